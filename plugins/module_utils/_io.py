@@ -13,9 +13,12 @@ import json
 import os
 import shutil
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = (
     "backup_file",
@@ -24,6 +27,7 @@ __all__ = (
     "read_text",
     "sha256_bytes",
     "sha256_file",
+    "write_all",
     "write_atomic",
     "write_json",
 )
@@ -106,6 +110,20 @@ def write_atomic(path: str, content: bytes, mode: int | None = None) -> None:
             path=path,
         ) from error
     _sync_folder(os.path.dirname(target))
+
+
+def write_all(contents: Mapping[str, bytes]) -> None:
+    """Put each content in its existing file, all of them or none: a failure puts back what was already written."""
+    before = {path: read_bytes(path) for path in contents}
+    written: list[str] = []
+    try:
+        for path, content in contents.items():
+            write_atomic(path, content)
+            written.append(path)
+    except CpufleetError:
+        for path in reversed(written):
+            write_atomic(path, before[path])
+        raise
 
 
 def write_json(path: str, document: Any, mode: int | None = None) -> None:
