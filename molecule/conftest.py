@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the testinfra tests of every scenario share."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+EVIDENCE = (
+    "systemctl --failed --no-legend --plain",
+    "journalctl --boot --no-pager --output short-monotonic --lines 80",
+)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """Show the host's failed units and the end of its journal below a test that failed."""
+    outcome = yield
+    report = outcome.get_result()
+    host = getattr(item, "funcargs", {}).get("host")
+    if report.when == "call" and report.failed and host is not None:
+        for command in EVIDENCE:
+            report.sections.append((f"{host.backend.host}: {command}", host.run(command).stdout or "(nothing)"))
+
+
+@pytest.fixture
+def restart(host: Any) -> Callable[[], None]:
+    """Return a function that restarts the host as a reboot would and waits until systemd has booted."""
+
+    def perform() -> None:
+        name = host.backend.host
+        subprocess.run(["docker", "restart", "--time", "20", name], check=True, capture_output=True)
+        command = ["docker", "exec", name, "systemctl", "is-system-running", "--wait"]
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.stdout.strip() in ("running", "degraded"):
+                return
+            time.sleep(0.5)
+        pytest.fail(f"systemd on {name} did not boot within 60 s of a restart: {done.stdout}{done.stderr}")
+
+    return perform
+
+
+def eventually(check: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait until ``check`` holds; fail with ``what`` when it does not within ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what}: not within {seconds:.0f} s")
+        time.sleep(1)
+
+
+@pytest.fixture(name="eventually")
+def eventually_fixture() -> Callable[[Callable[[], bool], float, str], None]:
+    """Return ``eventually`` for tests, which cannot import from a conftest."""
+    return eventually
