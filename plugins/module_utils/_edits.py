@@ -28,7 +28,19 @@ if TYPE_CHECKING:
     #: A path below the root of a tree to the bytes of that file; None where there is no such file.
     Reader = Callable[[str], "bytes | None"]
 
-__all__ = ("Edit", "FileChange", "apply_edit", "has_edit", "plan_absent", "plan_present", "revert_edit", "state_of")
+__all__ = (
+    "Edit",
+    "FileChange",
+    "Outcome",
+    "apply_edit",
+    "has_edit",
+    "plan_absent",
+    "plan_present",
+    "remove",
+    "revert_edit",
+    "state_of",
+    "unified_diff",
+)
 
 APPLIED = "applied"
 APPLICABLE = "applicable"
@@ -59,6 +71,17 @@ class FileChange:
     path: str
     before: bytes
     after: bytes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a module did or would do: ``status`` is ``applied``, ``removed`` or ``not_needed``."""
+
+    status: str
+    reason: str
+    generation: str
+    files: tuple[str, ...] = ()
+    changes: tuple[FileChange, ...] = ()
 
 
 def state_of(content: bytes, edit: Edit) -> str:
@@ -131,15 +154,22 @@ def plan_absent(reader: Reader, edits: Iterable[tuple[str, str]]) -> tuple[FileC
     return _changes(files, after)
 
 
+def remove(reader: Reader, edits: Iterable[tuple[str, str]], generation: str) -> Outcome:
+    """Return the outcome of taking ``edits``, given as (path, name), out of a tree."""
+    changes = plan_absent(reader, edits)
+    reason = "The edit was taken out; the files are as they were" if changes else "The edit is not in this tree"
+    return Outcome("removed", reason, generation, tuple(change.path for change in changes), changes)
+
+
 def unified_diff(changes: Sequence[FileChange]) -> str:
     """Return the changes as one unified diff; bytes that are not UTF-8 are shown as escapes."""
     parts: list[str] = []
     for change in changes:
-        texts = [
+        before, after = (
             content.decode("utf-8", "backslashreplace").splitlines(keepends=True)
             for content in (change.before, change.after)
-        ]
-        parts += difflib.unified_diff(*texts, fromfile=f"a/{change.path}", tofile=f"b/{change.path}", n=3)
+        )
+        parts += difflib.unified_diff(before, after, f"a/{change.path}", f"b/{change.path}")
     return "".join(part if part.endswith("\n") else part + "\n" for part in parts)
 
 
@@ -218,5 +248,5 @@ def _parse(content: bytes) -> None:
     try:
         ast.parse(content)
     except (SyntaxError, ValueError):
-        # Bytes outside the declared encoding stop the reader before the grammar is looked at: look at the grammar alone.
+        # Bytes outside the declared encoding stop the reader before the grammar: look at the grammar alone.
         ast.parse(content.decode("latin-1"))
