@@ -1,0 +1,183 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the cpufleet.vllm collection and may change at any time.
+
+"""How much memory a process may use: meminfo, bounded by the cgroups that it lives in; swap devices by kind."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass
+from typing import Iterable
+
+from ansible_collections.cpufleet.vllm.plugins.module_utils._host_mounts import Mount, unescape
+
+__all__ = (
+    "CgroupLevel",
+    "CgroupPlace",
+    "MemInfo",
+    "MemoryBound",
+    "SwapDevice",
+    "bound_memory",
+    "cgroup_places",
+    "parse_meminfo",
+    "parse_swaps",
+)
+
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class MemInfo:
+    """Bytes of /proc/meminfo."""
+
+    total: int
+    available: int
+    swap_total: int
+    swap_free: int
+
+
+@dataclass(frozen=True)
+class CgroupPlace:
+    """A folder whose files limit this process: ``version`` 1 or 2, ``controller`` memory, cpu or (v2) all."""
+
+    version: int
+    controller: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class CgroupLevel:
+    """The texts of one cgroup folder; a missing file is an empty text."""
+
+    source: str
+    limit: str = ""
+    high: str = ""
+    usage: str = ""
+    stat: str = ""
+
+
+@dataclass(frozen=True)
+class MemoryBound:
+    """``limit`` is None, and ``limit_source`` empty, where nothing below MemTotal binds."""
+
+    total: int
+    available: int
+    limit: int | None
+    limit_source: str
+
+
+@dataclass(frozen=True)
+class SwapDevice:
+    """One line of /proc/swaps; ``kind`` is file, partition or zram."""
+
+    path: str
+    kind: str
+    size_bytes: int
+    used_bytes: int
+    priority: int
+
+
+def parse_meminfo(text: str) -> MemInfo:
+    """Read /proc/meminfo; kernels before 3.14 have no MemAvailable, so free plus page cache stands in."""
+    fields = {name: int(value) * KIB for name, value in re.findall(r"^(\w+):\s+(\d+)", text, re.MULTILINE)}
+    guess = fields.get("MemFree", 0) + fields.get("Buffers", 0) + fields.get("Cached", 0)
+    return MemInfo(
+        total=fields.get("MemTotal", 0),
+        available=fields.get("MemAvailable", min(guess, fields.get("MemTotal", 0))),
+        swap_total=fields.get("SwapTotal", 0),
+        swap_free=fields.get("SwapFree", 0),
+    )
+
+
+def cgroup_places(proc_self_cgroup: str, mounts: Iterable[Mount]) -> tuple[CgroupPlace, ...]:
+    """Return the folders from the process's own cgroups up to their mount points, innermost first."""
+    own_v2, own_v1 = _own_paths(proc_self_cgroup)
+    places: list[CgroupPlace] = []
+    for mount in mounts:
+        if mount.filesystem == "cgroup2" and own_v2 is not None:
+            places += [CgroupPlace(2, "all", folder) for folder in _upwards(mount, own_v2)]
+        elif mount.filesystem == "cgroup":
+            for controller in ("memory", "cpu", "cpuset"):
+                if controller in mount.super_options and controller in own_v1:
+                    folders = _upwards(mount, own_v1[controller])
+                    places += [CgroupPlace(1, controller, folder) for folder in folders]
+    return tuple(places)
+
+
+def bound_memory(info: MemInfo, levels: Iterable[CgroupLevel]) -> MemoryBound:
+    """Bound MemTotal and MemAvailable by every level's limit; page cache that can be dropped counts as free."""
+    limit: int | None = None
+    source = ""
+    available = info.available
+    for level in levels:
+        found = [value for value in (_limit(level.limit, info.total), _limit(level.high, info.total)) if value]
+        if not found:
+            continue
+        bound = min(found)
+        if limit is None or bound < limit:
+            limit, source = bound, level.source
+        available = min(available, max(0, bound - _working_set(level)))
+    return MemoryBound(info.total, available, limit, source)
+
+
+def parse_swaps(text: str) -> tuple[SwapDevice, ...]:
+    """Read /proc/swaps, whose columns are KiB and whose paths have octal escapes."""
+    devices = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 5 or not words[-3].isdigit():  # noqa: PLR2004 the header and anything that is not a device
+            continue
+        path = unescape(" ".join(words[:-4]).replace(" (deleted)", ""))
+        size, used, priority = words[-3:]
+        devices.append(SwapDevice(path, _kind(path, words[-4]), int(size) * KIB, int(used) * KIB, int(priority)))
+    return tuple(devices)
+
+
+def _kind(path: str, word: str) -> str:
+    if re.match(r"^/dev/zram\d+$", path):
+        return "zram"
+    return "file" if word == "file" else "partition"
+
+
+def _own_paths(text: str) -> tuple[str | None, dict[str, str]]:
+    unified: str | None = None
+    by_controller: dict[str, str] = {}
+    for line in text.splitlines():
+        number, _colon, rest = line.partition(":")
+        controllers, _colon, path = rest.partition(":")
+        if number == "0" and not controllers:
+            unified = path
+        for controller in controllers.split(","):
+            by_controller[controller] = path
+    return unified, by_controller
+
+
+def _upwards(mount: Mount, own: str) -> list[str]:
+    """List the folders of ``own`` and its parents below the mount; the mount itself is always one of them."""
+    root = mount.root.rstrip("/")
+    if root and (own == root or own.startswith(root + "/")):
+        own = own[len(root) :]
+    # Seen from another cgroup namespace the path is outside the mount; only the mount itself can be read then.
+    inside = "" if ".." in own.split("/") else own.strip("/")
+    folders = []
+    while inside:
+        folders.append(posixpath.join(mount.point, inside))
+        inside = posixpath.dirname(inside)
+    return [*folders, mount.point]
+
+
+def _limit(text: str, total: int) -> int | None:
+    """Read one limit; ``max``, v1's sentinel near 2**63 and whatever is not below MemTotal are no limit."""
+    word = text.strip()
+    return int(word) if word.isdigit() and (total == 0 or int(word) < total) else None
+
+
+def _working_set(level: CgroupLevel) -> int:
+    usage = int(level.usage) if level.usage.strip().isdigit() else 0
+    match = re.search(r"^total_inactive_file (\d+)", level.stat, re.MULTILINE) or re.search(
+        r"^inactive_file (\d+)", level.stat, re.MULTILINE
+    )
+    return max(0, usage - (int(match.group(1)) if match else 0))
