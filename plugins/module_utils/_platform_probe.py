@@ -11,12 +11,12 @@ decided here, without touching anything: ``parse_findings`` reads the lines of o
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import signal
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ansible_collections.cpufleet.vllm.plugins.module_utils import _probe_vllm
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._platform_causes import Cause, find_causes
 
@@ -75,9 +75,8 @@ class PlatformReport:
 
 def probe_source() -> str:
     """Return the text of the probe, to be handed to another Python on its command line."""
-    name = "ansible_collections.cpufleet.vllm.plugins.module_utils._probe_vllm"
-    spec = importlib.util.find_spec(name)
-    text = spec.loader.get_source(name) if spec and hasattr(spec.loader, "get_source") else None  # type: ignore[union-attr]
+    loader = getattr(_probe_vllm.__spec__, "loader", None)  # a zip file on a host, a folder in a test
+    text = loader.get_source(_probe_vllm.__name__) if hasattr(loader, "get_source") else None
     if not text:
         raise CpufleetError("Cannot read the text of the vLLM probe", "Install the collection again")
     return str(text)
