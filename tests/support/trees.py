@@ -180,9 +180,7 @@ def _download(source: Sdist, target: Path) -> None:
                 digest.update(chunk)
                 stream.write(chunk)
         if digest.hexdigest() != source.sha256:
-            raise ValueError(
-                f"{target.name} has SHA-256 {digest.hexdigest()}, the index says {source.sha256}"
-            )
+            raise ValueError(f"{target.name} has SHA-256 {digest.hexdigest()}, the index says {source.sha256}")
         temporary.replace(target)
 
 
