@@ -43,11 +43,12 @@ def our_swap_paths(text: str) -> frozenset[str]:
     return frozenset(unescape(entry.match.group("device")) for entry in _entries(text, None) if MARK in entry.options)
 
 
-def with_entry(text: str, path: str, priority: int | None = None) -> str:
+def with_entry(text: str, path: str, priority: int | None = None, take_over: bool = False) -> str:
     """Return fstab with an entry that activates ``path`` at boot.
 
     An entry that does so already is kept byte for byte, whoever wrote it. One that does not (``noauto``, another
-    priority than the one asked for) has its options changed and nothing else.
+    priority than the one asked for) has its options changed and nothing else; so has one whose file becomes ours
+    (``take_over``), for the mark.
     """
     entries = _entries(text, path)
     lines = text.split("\n")
@@ -56,7 +57,7 @@ def with_entry(text: str, path: str, priority: int | None = None) -> str:
         gap = "" if not text or text.endswith("\n") else "\n"
         return f"{text}{gap}{_escape(path)} none swap {options} 0 0\n"
     first = entries[0]
-    wanted = _options(first.options, priority)
+    wanted = _options(first.options, priority, take_over)
     if wanted != first.options:
         head, space, rest = first.match.group(1), first.match.group(3) or " ", first.match.group("rest")
         lines[first.index] = f"{head}{space}{','.join(wanted)}{rest}"
@@ -78,11 +79,11 @@ def _entries(text: str, path: str | None) -> list[_Entry]:
     return found
 
 
-def _options(options: list[str], priority: int | None) -> list[str]:
-    kept = [option for option in options if option != "noauto"]
-    if priority is None or f"pri={priority}" in kept:
-        return kept or ["sw"]
-    return [option for option in kept if not option.startswith("pri=")] + [f"pri={priority}"]
+def _options(options: list[str], priority: int | None, take_over: bool) -> list[str]:
+    kept = [option for option in options if option != "noauto"] or ["sw"]
+    if priority is not None and f"pri={priority}" not in kept:
+        kept = [option for option in kept if not option.startswith("pri=")] + [f"pri={priority}"]
+    return [*kept, MARK] if take_over and MARK not in kept else kept
 
 
 def _escape(path: str) -> str:
