@@ -76,7 +76,8 @@ class PlatformReport:
 def probe_source() -> str:
     """Return the text of the probe, to be handed to another Python on its command line."""
     loader = getattr(_probe_vllm.__spec__, "loader", None)  # a zip file on a host, a folder in a test
-    text = loader.get_source(_probe_vllm.__name__) if hasattr(loader, "get_source") else None
+    read = getattr(loader, "get_source", None)
+    text = read(_probe_vllm.__name__) if read else None
     if not text:
         raise CpufleetError("Cannot read the text of the vLLM probe", "Install the collection again")
     return str(text)

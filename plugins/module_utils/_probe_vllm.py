@@ -102,9 +102,17 @@ def describe_distribution(distribution: Any) -> dict[str, Any]:
     }
 
 
-def is_stray(distribution: Any) -> bool:
+def required_names(distribution: Any) -> set[str]:
+    """Return what a distribution requires by itself, without its extras, by name."""
+    lines = (line for line in distribution.requires or () if "extra ==" not in line)
+    return {normalized(match[0]) for match in (re.match(r"[\w.-]+", line) for line in lines) if match}
+
+
+def is_stray(distribution: Any, required: set[str]) -> bool:
     """Whether the distribution belongs to a GPU installation: CUDA's triton, or NVIDIA's libraries."""
     name = normalized(distribution.metadata["Name"])
+    if name in required:  # some CPU releases ask for a triton themselves
+        return False
     if name in ("triton", "pytorch-triton"):
         backends = str(distribution.locate_file(os.path.join("triton", "backends")))
         return not os.path.isdir(os.path.join(backends, "cpu"))  # a triton with a CPU back end is wanted
@@ -142,18 +150,21 @@ def shadowing(package: str | None, found: list[dict[str, Any]], folders: list[st
     return hiding
 
 
+def all_distributions() -> Iterator[Any]:
+    """Yield what is installed, in search order, broken metadata folders left out."""
+    for distribution in importlib.metadata.distributions():
+        if distribution.metadata is not None and distribution.metadata["Name"]:
+            yield distribution
+
+
 def read_installation(folders: list[str]) -> dict[str, Any]:
     """Return versions, metadata and strays of the venv as the files on the disk tell them."""
-    found, strays, seen = [], [], set()
-    for distribution in importlib.metadata.distributions():
-        place = str(getattr(distribution, "_path", id(distribution)))
-        if place in seen or not distribution.metadata["Name"]:
-            continue
-        seen.add(place)
-        if provides_vllm(distribution):
-            found.append(describe_distribution(distribution))
-        if is_stray(distribution):
-            strays.append(f"{distribution.metadata['Name']}=={distribution.version}")
+    places = {str(getattr(entry, "_path", id(entry))): entry for entry in reversed(list(all_distributions()))}
+    ordered = list(reversed(list(places.values())))
+    providers = [entry for entry in ordered if provides_vllm(entry)]
+    found = [describe_distribution(entry) for entry in providers]
+    required = {name for entry in providers for name in required_names(entry)}
+    strays = [f"{entry.metadata['Name']}=={entry.version}" for entry in ordered if is_stray(entry, required)]
     try:
         version = importlib.metadata.version("vllm")
     except importlib.metadata.PackageNotFoundError:
@@ -285,7 +296,7 @@ def recorded(name: str, detector: Callable[[], Any], asked: dict[str, Any], list
         except Exception as error:
             asked[name] = {"verdict": False, "reason": f"{type(error).__name__}: {error}", "class": None}
             raise
-        said = "; ".join(dict.fromkeys(listener.lines[start:]))
+        said = "; ".join(line for line in dict.fromkeys(listener.lines[start:]) if not line.startswith("Checking if"))
         asked[name] = {"verdict": answer is not None, "reason": said, "class": answer}
         return answer
 

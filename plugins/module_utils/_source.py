@@ -136,9 +136,9 @@ def _requirements(reading: Reading, project: dict[str, Any]) -> dict[str, Any]:
             "build_file": _pin(beside.text if beside else None),
         },
         "build_requires": declared,
-        "requirements_files": {"runtime": runtime_files, "build": build_files},
+        "requirements_files": {"cpu": runtime_files, "build": build_files},
         "requirements": {
-            "runtime": [entry.text for entry in runtime_lines],
+            "cpu": [entry.text for entry in runtime_lines],
             "build": [entry.text for entry in build_lines] or declared,
             "options": sorted(set(options + build_options)),
         },

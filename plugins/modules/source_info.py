@@ -162,16 +162,16 @@ source:
       type: str
       sample: none
     requirements_files:
-      description: The requirements files for the CPU with the files they include, for C(runtime) and C(build).
+      description: The requirements files for the CPU with the files they include, for C(cpu) (run time) and C(build).
       type: dict
-      sample: {runtime: [requirements-cpu.txt, requirements-common.txt], build: []}
+      sample: {cpu: [requirements-cpu.txt, requirements-common.txt], build: []}
     requirements:
       description:
-        - The requirement lines of these files, comments removed and included files followed, for C(runtime) and
-          C(build), and the option lines such as additional indexes in C(options).
+        - The requirement lines of these files, comments removed and included files followed, for C(cpu) (run time)
+          and C(build), and the option lines such as additional indexes in C(options).
         - Without a build file, C(build) is what C([build-system]) requires.
       type: dict
-      sample: {runtime: ["psutil", "torch==2.5.1+cpu ; platform_machine == 'x86_64'"], build: ["ninja"], options: []}
+      sample: {cpu: ["psutil", "torch==2.5.1+cpu ; platform_machine == 'x86_64'"], build: ["ninja"], options: []}
     known_fixes:
       description: The known faults of this release on the CPU that M(cpufleet.vllm.source_fix) mends.
       type: list
