@@ -1,0 +1,59 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+"""Wait for a build with one line of progress every so often, through connection losses."""
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+display = Display()
+
+# A build outlives a connection; only a host that stays away this long ends the waiting, never the build.
+PATIENCE_S = 600
+POLL_S = 5
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no type information
+    """Run wheel_build until the build is done or has failed."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Start or attach, then poll; the result is that of the last call."""
+        super().run(tmp, task_vars)
+        variables = task_vars or {}
+        result = self._execute_module(module_name="cpufleet.vllm.wheel_build", task_vars=variables)
+        interval = int(self._task.args.get("progress_interval", 15))
+        shown = lost_since = 0.0
+        while not result.get("failed") and result.get("build", {}).get("phase") == "running":
+            if time.monotonic() - shown >= interval:
+                display.display(f"[{variables.get('inventory_hostname', 'host')}] build {result['build']['line']}")
+                shown = time.monotonic()
+            time.sleep(min(POLL_S, interval))
+            try:
+                result = self._poll(variables, result)
+                lost_since = 0.0
+            except AnsibleConnectionFailure as error:
+                lost_since = lost_since or time.monotonic()
+                if time.monotonic() - lost_since > PATIENCE_S:
+                    raise
+                display.warning(f"connection lost while the build goes on, trying again: {error}")
+        return result
+
+    def _poll(self, variables: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
+        arguments = {**self._task.args, "attached": True}
+        result: dict[str, Any] = self._execute_module(
+            module_name="cpufleet.vllm.wheel_build", module_args=arguments, task_vars=variables
+        )
+        if result.get("unreachable"):
+            raise AnsibleConnectionFailure(str(result.get("msg", "unreachable")))
+        # Whoever waited for a build sees a change, also when its last step only picked up the result.
+        result["changed"] = bool(result.get("changed") or last.get("changed"))
+        return result

@@ -1,0 +1,39 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters over plans: make one, show a fleet's, name what was built."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+from ansible_collections.cpufleet.vllm.plugins.module_utils._identity import deployment_id, release_id
+from ansible_collections.cpufleet.vllm.plugins.module_utils._lock import resolve_date
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan import plan_host
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_table import fleet_table
+
+
+def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function`` with the planners' errors turned into Ansible's."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        try:
+            return function(*arguments, **options)
+        except CpufleetError as error:
+            raise AnsibleFilterError(str(error)) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise AnsibleFilterError(f"{function.__name__}: the input is not as documented: {error!r}") from error
+
+    return call
+
+
+class FilterModule:
+    """The filters of the collection."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return filter by name."""
+        functions = (deployment_id, fleet_table, plan_host, release_id, resolve_date)
+        return {function.__name__: guarded(function) for function in functions}

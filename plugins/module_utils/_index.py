@@ -1,0 +1,54 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the cpufleet.vllm collection and may change at any time.
+
+"""What a package index said of a release, read from the PEP 751 file that uv writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+
+__all__ = ("Archive", "read_pylock")
+
+SDIST = re.compile(r"^sdist = \{(?P<body>.*)\}\s*$", re.MULTILINE)
+FIELD = {
+    "url": re.compile(r'\burl = "([^"]+)"'),
+    "sha256": re.compile(r'\bsha256 = "([0-9a-f]{64})"'),
+    "upload_time": re.compile(r'\bupload-time = "?([0-9TZ:.+-]+)'),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Archive:
+    """A source distribution on an index; ``upload_time`` is ISO 8601 or empty."""
+
+    url: str
+    sha256: str
+    upload_time: str
+
+
+def read_pylock(text: str, version: str) -> Archive:
+    """Return the source distribution named in ``text``.
+
+    uv writes each ``sdist`` as one inline table on one line; a TOML parser is only there from Python 3.11 on.
+    Raises CpufleetError where the release has no source distribution or the index gives no digest.
+    """
+    match = SDIST.search(text)
+    if match is None:
+        raise CpufleetError(
+            f"vLLM {version} has no source distribution on the package index",
+            "Choose another vllm_version; 0.15.0 and 0.15.1, for example, are wheels only",
+        )
+    found = {name: pattern.search(match["body"]) for name, pattern in FIELD.items()}
+    url, sha256 = found["url"], found["sha256"]
+    if url is None or sha256 is None:
+        raise CpufleetError(
+            f"The package index gives no address with a SHA-256 for the source of vLLM {version}",
+            "Use another index, or set vllm_source_build_sdist and vllm_source_build_sha256",
+        )
+    upload = found["upload_time"]
+    return Archive(url[1], sha256[1], upload[1] if upload else "")

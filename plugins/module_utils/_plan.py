@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the cpufleet.vllm collection and may change at any time.
+
+"""The plan of one host: what a run would do there, with the numbers it was decided from. Changes nothing, asks nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.cpufleet.vllm.plugins.module_utils._identity import wheel_identity
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import (
+    choose_compiler,
+    choose_edits,
+    choose_isa,
+    choose_jobs,
+    choose_python,
+    choose_torch,
+    predict_minutes,
+    wheel_inputs,
+)
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_serve import check_port, choose_memory
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_space import check_disk, choose_swap, disk_needs
+
+__all__ = ("plan_host",)
+
+
+def plan_host(
+    host: dict[str, Any],
+    source: dict[str, Any],
+    archive: dict[str, str],
+    state: dict[str, Any],
+    model: dict[str, Any],
+    wishes: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the plan for one host as plain JSON.
+
+    ``host`` is HostInfo, ``source`` SourceInfo, ``archive`` the verified source (sha256, upload_time), ``state`` what
+    ``release_info`` found, ``model`` what ``model_info`` found, ``wishes`` the user's variables. The result's
+    ``refused`` is empty when the host can be served; every entry has ``code`` and ``text``.
+    """
+    notes = Notes()
+    isa = choose_isa(host, wishes, notes)
+    python = choose_python(host, source, wishes, notes)
+    compiler = choose_compiler(host, source, notes)
+    torch = choose_torch(source, wishes, notes)
+    edits = choose_edits(host, source, wishes, notes)
+    inputs = wheel_inputs(
+        source, archive, {"isa": isa, "python": python, "compiler": compiler, "torch": torch, "edits": edits}
+    )
+    identity = wheel_identity(inputs)
+    built = identity[:12] in state.get("wheels", {})
+    swap = choose_swap(host, source, wishes, notes)
+    jobs = 0 if built else choose_jobs(host, source, swap, wishes, notes)
+    memory = choose_memory(host, source, model, wishes, notes)
+    needs = disk_needs(model, wishes, swap, state, identity)
+    disk = check_disk(host, needs, notes)
+    check_port(host, wishes, notes)
+    return {
+        "version": source["version"],
+        "isa_class": isa,
+        "python": python,
+        "compiler": compiler,
+        "torch": torch,
+        "edits": edits,
+        "wheel": {"identity": identity, "inputs": inputs, "built": built},
+        "builder": not built,
+        "jobs": jobs,
+        "swap": swap,
+        "disk": disk,
+        "model": memory,
+        "minutes": predict_minutes(source, jobs, built, state),
+        "reasons": notes.reasons,
+        "refused": notes.refused,
+    }

@@ -1,0 +1,85 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the cpufleet.vllm collection and may change at any time.
+
+"""The serving half of a plan: memory for weights and KV cache, and the port."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, human
+
+__all__ = ("check_port", "choose_memory")
+
+# Resident memory of an idle server beyond weights and KV cache, measured:
+# 0.6.5 about 1.0 GiB, 0.28.0 and 0.32.0 about 1.8 GiB.
+OVERHEAD_V0 = GIB
+OVERHEAD_V1 = int(1.8 * GIB)
+V0_GENERATIONS = ("D1", "D2", "D3")
+KV_MAXIMUM_GIB = 4
+WORKER_SLACK = 1.15
+ANY_ADDRESS = ("0.0.0.0", "::", "*")  # noqa: S104 - compared with, not bound to
+
+
+def choose_memory(
+    host: dict[str, Any], source: dict[str, Any], model: dict[str, Any], wishes: dict[str, Any], notes: Notes
+) -> dict[str, Any]:
+    """Return weights, overhead, KV cache (whole GiB), context and memory limit; refuse what cannot fit."""
+    for problem in model["problems"]:
+        notes.refuse("model", problem)
+    total = min(host["memory"]["total_bytes"], host["memory"]["limit_bytes"] or host["memory"]["total_bytes"])
+    overhead = OVERHEAD_V0 if source["detection"] in V0_GENERATIONS else OVERHEAD_V1
+    weights = int(model["weights_bytes"] * dtype_factor(model["dtype"], str(wishes["dtype"])))
+    spare = total - weights - overhead
+    wish = str(wishes["kv_cache_gib"])
+    kv_gib = max(1, min(KV_MAXIMUM_GIB, int(spare // (2 * GIB)))) if wish == "auto" else int(wish)
+    needed = weights + overhead + kv_gib * GIB
+    figures = f"{human(weights)} of weights, {human(overhead)} for the engine and {kv_gib} GiB of KV cache"
+    if needed > total and not model["problems"]:
+        notes.refuse(
+            "model_memory",
+            f"the model needs {figures}, together {human(needed)}, and the host has {human(total)}. "
+            "Choose a smaller model or a larger host; swap does not count for serving.",
+        )
+    notes.because("model", figures)
+    return {
+        "weights_bytes": weights,
+        "overhead_bytes": overhead,
+        "kv_cache_gib": kv_gib,
+        "max_model_len": context(model, kv_gib, wishes),
+        "memory_max_bytes": min(total, int(needed * WORKER_SLACK) + GIB // 2),
+    }
+
+
+def dtype_factor(own: str, wish: str) -> float:
+    """Return how much larger the weights get when they are served in another number format."""
+    size = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
+    return size[wish] / size[own] if wish in size and own in size else 1.0
+
+
+def context(model: dict[str, Any], kv_gib: int, wishes: dict[str, Any]) -> int:
+    """Return the context length in tokens: the wish, or as much of the model's own as one sequence may fill."""
+    if str(wishes["max_model_len"]) != "auto":
+        return int(wishes["max_model_len"])
+    own, per_token = int(model["context"]), int(model["kv_bytes_per_token"])
+    fitting = kv_gib * GIB // per_token if per_token else own
+    return int(min(own, fitting) // 16 * 16) if own else 0
+
+
+def check_port(host: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> None:
+    """Refuse where something other than our own service listens on the wished-for address."""
+    port, address, unit = int(wishes["port"]), str(wishes["address"]), str(wishes["unit"])
+    for listener in host["listeners"]:
+        same = listener["address"] in (address, *ANY_ADDRESS) or address in ANY_ADDRESS
+        if listener["port"] != port or not same or listener["unit"] == unit:
+            continue
+        who = listener.get("process") or listener["unit"] or "another process"
+        pid = f" (pid {listener['pid']})" if listener["pid"] else ""
+        notes.refuse(
+            "port",
+            f"port {port} on {listener['address']} is in use by {who}{pid}. "
+            "Stop it, or set model_serve_port to a free port.",
+        )

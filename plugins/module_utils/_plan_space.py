@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the cpufleet.vllm collection and may change at any time.
+
+"""The space half of a plan: swap to add, and free disk by filesystem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import job_bytes
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, MIB, human, parse_size
+
+__all__ = ("check_disk", "choose_swap", "disk_needs")
+
+# Measured under vllm_root for 0.6.5 with torch 2.13.0: build folder, environments and package cache share their files.
+BUILD_BYTES = 5 * GIB
+INSTALL_BYTES = 3 * GIB
+# Beside the compile jobs: the system, Ansible's module and the linker.
+BASE_BYTES = GIB
+SWAP_STEP = 256 * MIB
+
+
+def choose_swap(host: dict[str, Any], source: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> dict[str, Any]:
+    """Return the size the swap file is to have, what that adds, and what swap is free already (bytes)."""
+    path, wish = str(wishes["swap_file"]), str(wishes["swap_size"])
+    own = sum(entry["size_bytes"] for entry in host["swap"] if entry["path"] == path)
+    others = sum(entry["size_bytes"] for entry in host["swap"] if entry["path"] != path)
+    free = sum(entry["size_bytes"] - entry["used_bytes"] for entry in host["swap"])
+    if wish != "auto":
+        size = parse_size(wish, "swap_size")
+        notes.because("swap", f"{human(size)}: swap_size says so")
+    else:
+        wanted = int(host["cpu"]["usable_cpus"]) * job_bytes(source) + BASE_BYTES
+        lack = wanted - int(host["memory"]["total_bytes"]) - others
+        size = max(own, -(-lack // SWAP_STEP) * SWAP_STEP if lack > 0 else 0)
+        notes.because("swap", f"{human(size)}: a build with every CPU wants {human(wanted)} of memory and swap")
+    return {"path": path, "size_bytes": size, "add_bytes": max(0, size - own), "free_bytes": free}
+
+
+def disk_needs(
+    model: dict[str, Any], wishes: dict[str, Any], swap: dict[str, Any], state: dict[str, Any], identity: str
+) -> dict[str, int]:
+    """Return the bytes that the run will add, by path; what is finished needs no more space."""
+    built = identity[:12] in state.get("wheels", {})
+    installed = any(entry.get("wheel") == identity for entry in state.get("releases", {}).values())
+    stored = any(entry.get("model_sha256") == model["sha256"] for entry in state.get("deployments", {}).values())
+    copied = 0 if stored or wishes["model_source"] == "host" else sum(entry["size"] for entry in model["files"])
+    work = (0 if built else BUILD_BYTES) + (0 if installed else INSTALL_BYTES)
+    return {str(wishes["root"]): work + copied, swap["path"]: swap["add_bytes"]}
+
+
+def check_disk(host: dict[str, Any], needs: dict[str, int], notes: Notes) -> list[dict[str, Any]]:
+    """Return needed and free bytes by mount; refuse where a filesystem is too small for what comes to lie on it."""
+    wanted: dict[str, dict[str, Any]] = {}
+    for path, size in needs.items():
+        disk = host["disks"].get(path)
+        if not disk or not size:
+            continue
+        entry = wanted.setdefault(
+            disk["mount"], {"mount": disk["mount"], "paths": [], "needed": 0, "free": disk["free_bytes"]}
+        )
+        entry["paths"].append(path)
+        entry["needed"] += size
+    for entry in wanted.values():
+        if entry["free"] is not None and entry["needed"] > entry["free"]:
+            notes.refuse(
+                "disk",
+                f"the filesystem at {entry['mount']} has {human(entry['free'])} free but {human(entry['needed'])} are "
+                f"needed for {' and '.join(entry['paths'])}. Free space there, enlarge it, or move vllm_root to a "
+                "larger disk.",
+            )
+    return list(wanted.values())

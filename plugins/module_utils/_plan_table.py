@@ -1,0 +1,53 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the cpufleet.vllm collection and may change at any time.
+
+"""The plan of a whole fleet as one table for people."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import human
+
+__all__ = ("fleet_table",)
+
+HEADINGS = ("host", "ISA class", "Python", "g++", "torch", "build", "jobs", "swap", "disk", "KV", "context", "minutes")
+WIDTH = 100
+
+
+def fleet_table(plans: dict[str, dict[str, Any]]) -> list[str]:
+    """Return lines: one row a host, sorted by name, then each impossible host with what to change."""
+    rows = [HEADINGS, *(row(name, plan) for name, plan in sorted(plans.items()))]
+    widths = [max(len(line[column]) for line in rows) for column in range(len(HEADINGS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in rows]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    refused = {name: plan["refused"] for name, plan in sorted(plans.items()) if plan["refused"]}
+    if refused:
+        lines += ["", f"Impossible on {len(refused)} of {len(plans)} host(s):"]
+    for name, entries in refused.items():
+        for entry in entries:
+            text = f"{name}: [{entry['code']}] {entry['text']}"
+            lines += textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False)
+    return lines
+
+
+def row(name: str, plan: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells of one host."""
+    needed = sum(entry["needed"] for entry in plan["disk"])
+    return (
+        name,
+        plan["isa_class"] or "none",
+        plan["python"]["version"] or "none",
+        plan["compiler"]["version"] or "none",
+        plan["torch"]["version"],
+        "compile" if plan["builder"] else "present",
+        str(plan["jobs"] or "-"),
+        f"+{human(plan['swap']['add_bytes'])}" if plan["swap"]["add_bytes"] else "-",
+        human(needed) if needed else "-",
+        f"{plan['model']['kv_cache_gib']} GiB",
+        str(plan["model"]["max_model_len"] or "-"),
+        str(plan["minutes"]),
+    )

@@ -1,0 +1,34 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the cpufleet.vllm collection and may change at any time.
+
+"""Sizes as people write them, and as they like to read them."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+
+__all__ = ("GIB", "MIB", "human", "parse_size")
+
+MIB = 1 << 20
+GIB = 1 << 30
+SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*$", re.IGNORECASE)
+UNIT = {"": MIB, "K": 1 << 10, "M": MIB, "G": GIB, "T": 1 << 40}
+
+
+def parse_size(value: str | float, variable: str) -> int:
+    """Return bytes for ``8G``, ``8192M`` or a number of MiB (text or number); ``variable`` names it in errors."""
+    match = SIZE.match(str(value))
+    if match is None:
+        raise CpufleetError(
+            f"{variable} is {value!r}, which is not a size", f"Write {variable} as 8G, 8192M or 8192 (MiB)"
+        )
+    return int(float(match[1]) * UNIT[match[2].upper()])
+
+
+def human(size: float) -> str:
+    """Return ``size`` bytes as ``1.9 GiB`` or ``512 MiB``."""
+    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"

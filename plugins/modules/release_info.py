@@ -1,0 +1,96 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: release_info
+short_description: Read the manifests of installed releases and deployments
+version_added: "0.1.0"
+author:
+  - The cpufleet maintainers (@cpufleet)
+description:
+  - Reads C(manifest.json) of every release, deployment and wheel below O(root), and where C(current) points.
+  - A release or deployment without a readable manifest was interrupted; it is listed under RV(state.unfinished).
+extends_documentation_fragment:
+  - cpufleet.vllm.attributes
+  - cpufleet.vllm.attributes.info
+options:
+  root:
+    description: The root folder of the installation.
+    type: path
+    default: /opt/vllm
+"""
+
+EXAMPLES = r"""
+- name: Read what is installed
+  cpufleet.vllm.release_info:
+    root: /opt/vllm
+  register: installed
+"""
+
+RETURN = r"""
+state:
+  description: What is installed below O(root).
+  returned: always
+  type: dict
+  contains:
+    current:
+      description: The id of the deployment that C(current) points at, empty where there is none.
+      type: str
+    releases:
+      description: Manifest by release id.
+      type: dict
+    deployments:
+      description: Manifest by deployment id.
+      type: dict
+    wheels:
+      description: Manifest by wheel identity (its first 12 digits).
+      type: dict
+    unfinished:
+      description: Folders that have no readable manifest.
+      type: list
+      elements: str
+"""
+
+import os
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_json
+
+KINDS = ("releases", "deployments", "wheels")
+
+
+def read_manifests(root: str, kind: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the manifests below ``root/kind`` by folder name, and the folders without one."""
+    folder, found, unfinished = os.path.join(root, kind), {}, []
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        document = read_json(os.path.join(folder, name, "manifest.json"), default={})
+        if isinstance(document, dict) and document:
+            found[name] = document
+        else:
+            unfinished.append(os.path.join(folder, name))
+    return found, unfinished
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/opt/vllm"}}, supports_check_mode=True)
+    root = module.params["root"]
+    link = os.path.join(root, "current")
+    state: dict[str, Any] = {
+        "current": os.path.basename(os.path.realpath(link)) if os.path.islink(link) and os.path.exists(link) else "",
+        "unfinished": [],
+    }
+    for kind in KINDS:
+        state[kind], unfinished = read_manifests(root, kind)
+        state["unfinished"] += unfinished
+    module.exit_json(changed=False, state=state)
+
+
+if __name__ == "__main__":
+    main()

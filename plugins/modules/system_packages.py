@@ -1,0 +1,143 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: system_packages
+short_description: Install distribution packages by the command line of apt or dnf
+version_added: "0.1.0"
+author:
+  - The cpufleet maintainers (@cpufleet)
+description:
+  - Installs the packages that are missing, and nothing else. What is there is neither upgraded nor removed.
+  - Waits for a package manager that is at work (the first minutes of a fresh VM), finishes half-configured packages,
+    refreshes stale package lists only when something has to be installed, and never asks a question.
+  - The command lines are used, since the Python bindings that the core modules need are missing on small images,
+    and on EL8-class hosts belong to a Python that Ansible no longer drives.
+extends_documentation_fragment:
+  - cpufleet.vllm.attributes
+attributes:
+  diff_mode:
+    support: full
+    details:
+      - The names of the packages that are missing.
+options:
+  name:
+    description: The packages.
+    type: list
+    elements: str
+    required: true
+  manager:
+    description: The package manager's family.
+    type: str
+    choices: [apt, dnf]
+    required: true
+  lock_timeout:
+    description: Seconds to wait for another package manager to finish.
+    type: int
+    default: 600
+"""
+
+EXAMPLES = r"""
+- name: Install a compiler
+  cpufleet.vllm.system_packages:
+    name:
+      - g++
+      - libnuma-dev
+    manager: apt
+"""
+
+RETURN = r"""
+installed:
+  description: The packages that were missing and are installed now (or would be).
+  returned: always
+  type: list
+  elements: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+from ansible_collections.cpufleet.vllm.plugins.module_utils._packages import (
+    explain_failure,
+    install_command,
+    missing_apt,
+    missing_rpm,
+    refresh_command,
+    repair_command,
+)
+
+QUIET = {
+    "DEBIAN_FRONTEND": "noninteractive",
+    "NEEDRESTART_MODE": "a",
+    "NEEDRESTART_SUSPEND": "1",
+    "UCF_FORCE_CONFFOLD": "1",
+    "LC_ALL": "C.UTF-8",
+}
+
+
+class Packages:
+    """The reader and writer of one host's package database."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.module = module
+        self.manager: str = module.params["manager"]
+        self.wait: int = module.params["lock_timeout"]
+
+    def missing(self, names: list[str]) -> list[str]:
+        """Return which of ``names`` are not installed, in order."""
+        if self.manager == "apt":
+            command = ["dpkg-query", "-W", "-f=${Package} ${db:Status-Status} ${Provides}\\n"]
+            _status, out, _error = self.module.run_command(command)
+            return missing_apt(names, out)
+        _status, out, _error = self.module.run_command(["rpm", "-q", "--whatprovides", *names])
+        return missing_rpm(names, out)
+
+    def install(self, names: list[str]) -> None:
+        """Install ``names``; raise CpufleetError with the package manager's own words."""
+        for command in (*repair_command(self.manager), refresh_command(self.manager, self.wait)):
+            self.run(command, fatal=False)
+        self.run(install_command(self.manager, names, self.wait), fatal=True)
+
+    def run(self, command: list[str], fatal: bool) -> None:
+        """Run one command without questions."""
+        status, out, error = self.module.run_command(command, environ_update={**os.environ, **QUIET})
+        if status and fatal:
+            problem, remedy = explain_failure(command, out + error)
+            raise CpufleetError(problem, remedy, command=command)
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "list", "elements": "str", "required": True},
+            "manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
+            "lock_timeout": {"type": "int", "default": 600},
+        },
+        supports_check_mode=True,
+    )
+    packages = Packages(module)
+    wanted = packages.missing(module.params["name"])
+    try:
+        if wanted and not module.check_mode:
+            packages.install(wanted)
+            still = packages.missing(wanted)
+            if still:
+                raise CpufleetError(
+                    f"Installed {', '.join(wanted)}, but {', '.join(still)} is still missing",
+                    "Look at the package manager's log on the host",
+                )
+    except CpufleetError as error:
+        module.fail_json(msg=str(error), **error.details)
+    lines = "".join(f"{name}\n" for name in wanted)
+    module.exit_json(changed=bool(wanted), installed=wanted, diff={"before": "", "after": lines})
+
+
+if __name__ == "__main__":
+    main()
