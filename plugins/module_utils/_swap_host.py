@@ -195,7 +195,8 @@ def _file_state(path: str, swaps: tuple[SwapDevice, ...]) -> FileState:
     with open(path, "rb") as stream:
         header = parse_header(stream.read(HEADER_BYTES))
     # Swap is not kept apart between containers: the same path with more swap than the file has is another file.
-    active = next((one for one in swaps if one.path == path and one.size_bytes <= status.st_size), None)
+    lines = [one for one in swaps if one.path == path and one.size_bytes <= status.st_size]
+    active = max(lines, key=lambda one: one.size_bytes, default=None)
     return FileState(
         path=path,
         exists=True,

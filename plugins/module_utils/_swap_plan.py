@@ -84,7 +84,7 @@ def plan_present(request: SwapRequest, state: SwapState) -> SwapPlan:
     target = state.target
     size, why = wanted_size(request, state)
     if size == 0:
-        return _leave(request, state, "none", f"No swap file is needed: {why}")
+        return _leave(state, "none", f"No swap file is needed: {why}")
     _refuse_foreign(target, work_is_ours=state.work.is_ours)
     _refuse_foreign(state.work, work_is_ours=True)
     unfit = unfit_filesystem(state.filesystem, state.read_only)
@@ -112,7 +112,7 @@ def plan_absent(request: SwapRequest, state: SwapState) -> SwapPlan:
     labelled = target.is_ours
     if target.exists and not (marked or labelled):
         reason = f"{target.path} was not made by this module and is left alone; remove it by hand if you mean to"
-        return _leave(request, state, "none", reason)
+        return _leave(state, "none", reason)
     leaving = [one for one in (target, work) if one.active]
     _refuse_full_memory(state, leaving, "remove", 0)
     steps = [step for one in (target, work) if one.exists for step in _drop(one)]
@@ -245,17 +245,16 @@ def _first(action: str, reason: str, otherwise: str) -> tuple[str, str]:
     return ("adopted", otherwise[0].upper() + otherwise[1:]) if action == "none" else (action, reason)
 
 
-def _leave(request: SwapRequest, state: SwapState, action: str, reason: str) -> SwapPlan:
-    del request
+def _leave(state: SwapState, action: str, reason: str) -> SwapPlan:
     have = _previous(state.target)
     return SwapPlan(action, reason, (), have, have, state.fstab)
 
 
 def _unfit(request: SwapRequest, state: SwapState, why: str) -> SwapPlan:
-    """Refuse a filesystem: a failure where a size was asked for there, a skip where auto only meant well."""
+    """Refuse a filesystem: a failure, or a skip where swap there is only a wish."""
     problem = f"Cannot put a swap file at {request.path}: {why}"
-    if request.size_bytes is None:
-        return _leave(request, state, "skipped", problem)
+    if request.skip_unfit:
+        return _leave(state, "skipped", problem)
     raise CpufleetError(
         problem,
         "Choose a path on a local disk with ext4, xfs or btrfs, or ask for no swap",

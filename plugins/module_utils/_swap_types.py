@@ -109,6 +109,7 @@ class SwapRequest:
     priority: int | None = None
     fstab: bool = True
     activate: bool = True
+    skip_unfit: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,15 +132,16 @@ def round_up(size: int, step: int = MIB) -> int:
 
 
 def parse_size(value: str) -> int:
-    """Return bytes, in whole MiB, of ``8G``, ``8192M``, ``1.5g``, ``8GiB`` or a plain number of MiB."""
-    match = re.match(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*$", str(value).upper())
+    """Return bytes, rounded up to MiB, of ``8G``, ``8192M``, ``1.5g``, ``8GiB``, ``4096B`` or a plain number of MiB."""
+    match = re.match(r"^\s*(\d+(?:\.\d+)?)\s*(B|([KMGT]?)(?:I?B)?)\s*$", str(value).upper())
     if not match:
         raise CpufleetError(
             f"Cannot read {value!r} as the size of a swap file",
-            "Write a number of MiB, or a number with K, M, G or T, such as 8G",
+            "Write a number of MiB, or a number with B, K, M, G or T, such as 8G",
             size=str(value),
         )
-    size = round_up(math.ceil(float(match.group(1)) * _UNITS[match.group(2)]))
+    unit = 1 if match.group(2) == "B" else _UNITS[match.group(3)]
+    size = round_up(math.ceil(float(match.group(1)) * unit))
     if size >= 1 << 44:
         raise CpufleetError(
             f"The size {value!r} is {human(size)}, more than a swap file can have",

@@ -35,7 +35,8 @@ options:
     default: /swapfile
   size:
     description:
-      - Size of the file, as a number of MiB or with a unit (V(8G), V(8192M), V(8192)).
+      - Size of the file, as a number of MiB or with a unit (V(8G), V(8192M), V(8192),
+        V(8589934592B)), rounded up to MiB.
       - With V(auto) the file is as large as RAM and other swap on disk lack to O(auto_total). It is never shrunk then.
         Compressed memory (zram) does not count.
       - With V(0) no swap file is needed, and one that is there is left alone.
@@ -68,6 +69,14 @@ options:
         image is baked.
     type: bool
     default: true
+  unfit:
+    description:
+      - What to do where the filesystem of O(path) cannot hold a swap file, such as zfs, overlay, tmpfs or a network
+        filesystem.
+      - With V(skip) nothing is changed and RV(action) is V(skipped).
+    type: str
+    choices: [fail, skip]
+    default: fail
 notes:
   - Two runs on one folder wait for each other.
 """
@@ -153,6 +162,7 @@ def request_of(params: dict[str, Any], path: str) -> SwapRequest:
         priority=priority,
         fstab=params["fstab"],
         activate=params["activate"],
+        skip_unfit=params["unfit"] == "skip",
     )
 
 
@@ -227,6 +237,7 @@ def main() -> None:
             "priority": {"type": "int"},
             "fstab": {"type": "bool", "default": True},
             "activate": {"type": "bool", "default": True},
+            "unfit": {"type": "str", "choices": ["fail", "skip"], "default": "fail"},
         },
         supports_check_mode=True,
     )
