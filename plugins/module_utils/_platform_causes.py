@@ -52,11 +52,16 @@ def find_causes(facts: dict[str, Any]) -> list[Cause]:
         return [
             Cause(
                 "not_installed",
-                "No package vllm is installed in this venv",
-                "Install the vLLM wheel of this release into the venv",
+                "No package vllm is installed in this venv.",
+                "Install the vLLM wheel of this release into the venv.",
             )
         ]
-    return [*_installation(facts), *_detection(facts), *_kernels(facts), *_import(facts)]
+    found = [*_installation(facts), *_detection(facts), *_kernels(facts), *_import(facts)]
+    return [Cause(cause.code, _sentence(cause.text), _sentence(cause.remedy)) for cause in found]
+
+
+def _sentence(text: str) -> str:
+    return text.strip().rstrip(".") + "."
 
 
 def _installation(facts: dict[str, Any]) -> Iterator[Cause]:
@@ -180,6 +185,6 @@ def _import(facts: dict[str, Any]) -> Iterator[Cause]:
     if error:
         yield Cause(
             "import_failed",
-            f"vLLM cannot be imported: {error['type']}: {error['text']}".rstrip(". "),
+            f"vLLM cannot be imported: {error['type']}: {error['text']}",
             "Mend the other causes first; if there is none, install the dependencies from the lock of this release",
         )

@@ -111,9 +111,9 @@ def required_names(distribution: Any) -> set[str]:
 def is_stray(distribution: Any, required: set[str]) -> bool:
     """Whether the distribution belongs to a GPU installation: CUDA's triton, or NVIDIA's libraries."""
     name = normalized(distribution.metadata["Name"])
-    if name in required:  # some CPU releases ask for a triton themselves
-        return False
     if name in ("triton", "pytorch-triton"):
+        if name in required:  # some CPU releases ask for it themselves
+            return False
         backends = str(distribution.locate_file(os.path.join("triton", "backends")))
         return not os.path.isdir(os.path.join(backends, "cpu"))  # a triton with a CPU back end is wanted
     return name.startswith("nvidia-") and name != "nvidia-ml-py"  # the latter only asks the driver for its GPUs
@@ -159,12 +159,13 @@ def all_distributions() -> Iterator[Any]:
 
 def read_installation(folders: list[str]) -> dict[str, Any]:
     """Return versions, metadata and strays of the venv as the files on the disk tell them."""
-    places = {str(getattr(entry, "_path", id(entry))): entry for entry in reversed(list(all_distributions()))}
-    ordered = list(reversed(list(places.values())))
-    providers = [entry for entry in ordered if provides_vllm(entry)]
+    unique: dict[str, Any] = {}
+    for entry in all_distributions():
+        unique.setdefault(str(getattr(entry, "_path", id(entry))), entry)
+    providers = [entry for entry in unique.values() if provides_vllm(entry)]
     found = [describe_distribution(entry) for entry in providers]
     required = {name for entry in providers for name in required_names(entry)}
-    strays = [f"{entry.metadata['Name']}=={entry.version}" for entry in ordered if is_stray(entry, required)]
+    strays = [f"{entry.metadata['Name']}=={entry.version}" for entry in unique.values() if is_stray(entry, required)]
     try:
         version = importlib.metadata.version("vllm")
     except importlib.metadata.PackageNotFoundError:
