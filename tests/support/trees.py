@@ -65,7 +65,9 @@ NEEDED = (
     "vllm/engine/arg_utils.py",
     "vllm/platforms",
     "vllm/plugins",
+    "vllm/triton_utils",
     "vllm/utils",
+    "vllm/v1/worker/block_table.py",
 )
 
 
