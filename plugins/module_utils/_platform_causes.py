@@ -34,6 +34,7 @@ CODES = (
     "import_failed",
 )
 
+NEWER_CPU = "SIGILL means that it was built for a newer CPU: build the wheel again for the ISA class of this host"
 CPU_CLASSES = ("CpuPlatform", "ZenCpuPlatform")
 
 
@@ -133,12 +134,12 @@ def _detection(facts: dict[str, Any]) -> Iterator[Cause]:
             f"The detectors {' and '.join(yes)} both say yes; {outcome}",
             "Apply the module platform_patch to the source and build again, or hide the GPU from the service",
         )
-    elif chosen in CPU_CLASSES or not facts["detectors"]:
-        return
+    elif chosen in CPU_CLASSES or not facts["detectors"] or facts["version"] is None:
+        return  # without a version to read, the metadata is the cause and told as that
     elif "cpu" not in yes and "cpu" not in (facts["version"] or ""):
         yield Cause(
             "version_without_cpu",
-            f'The version {facts["version"] or "(none)"} does not contain "cpu", and no other rule chose the CPU: '
+            f'The version {facts["version"]} does not contain "cpu", and no other rule chose the CPU: '
             f"vLLM runs on {chosen or 'no platform'}",
             "Build vLLM with VLLM_TARGET_DEVICE=cpu, so that the wheel's version ends in +cpu; "
             "a wheel for GPUs cannot serve here",
@@ -170,13 +171,15 @@ def _kernels(facts: dict[str, Any]) -> Iterator[Cause]:
         yield Cause(
             "kernels_do_not_load",
             f"The kernel library {selected or 'of vLLM'} does not load{reason}",
-            "Install exactly the torch that the wheel was built against; if it is there, build the wheel again",
+            NEWER_CPU
+            if "SIGILL" in reason
+            else "Install exactly the torch that the wheel was built against; if it is there, build the wheel again",
         )
     elif kernels["loads"]:
         yield Cause(
             "kernels_do_not_run",
             f"The kernel library {selected} loads but does not compute{reason}",
-            "SIGILL means that it was built for a newer CPU: build the wheel again for the ISA class of this host",
+            NEWER_CPU if "SIGILL" in reason else "Build the wheel again",
         )
 
 

@@ -31,6 +31,7 @@ __all__ = (
 )
 
 STDERR_KEPT = 2000
+SHELL_SIGNAL_BASE = 128  # a wrapper around the interpreter reports a signal this way
 
 # Not handed on from the caller: what would change the answer, and where an import would leave files behind.
 WITHHELD = ("PYTHON", "VLLM_", "LD_PRELOAD", "XDG_")
@@ -163,7 +164,7 @@ def judge_kernels(found: Findings) -> dict[str, Any]:
     installation = found.told["installation"]
     kernels = found.told.get("kernels") or {}
     run = found.told.get("run") or {}
-    selected = kernels.get("selected")
+    selected = kernels.get("selected") or next(iter(found.told.get("asked", [])), None)
     libraries = [name for name in installation["libraries"] if name.startswith("_C")]
     file = next((name for name in libraries if selected == "vllm." + name.split(".", 1)[0]), None)
     operators = kernels.get("operators") or {}
@@ -204,9 +205,8 @@ def _metadata_name(installation: dict[str, Any]) -> str | None:
 
 
 def _death(return_code: int) -> str:
-    if return_code < 0:
-        try:
-            return signal.Signals(-return_code).name
-        except ValueError:
-            return f"signal {-return_code}"
-    return f"exit status {return_code}"
+    number = -return_code if return_code < 0 else return_code - SHELL_SIGNAL_BASE
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"exit status {return_code}"

@@ -209,9 +209,10 @@ class KernelRecorder:
         self.asked: list[str] = []
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Note the name and leave the search to the finders behind this one."""
+        """Note the name, tell it before the library may kill the process, and leave the search to other finders."""
         if re.fullmatch(r"vllm\._C(_\w+)?", name) and name not in self.asked:
             self.asked.append(name)
+            emit("asked", self.asked)
 
 
 def install_hollow_package(package: str) -> None:

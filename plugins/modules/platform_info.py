@@ -223,7 +223,7 @@ def run_probe(python: str, arguments: dict[str, Any], environment: dict[str, str
             )
         except subprocess.TimeoutExpired as error:
             told = (error.stdout or b"").decode("utf-8", "replace")
-            return parse_findings(told, -signal.SIGALRM, f"the probe was stopped after {timeout} seconds")
+            return parse_findings(told, -signal.SIGALRM, f"the probe was stopped after {timeout} s")
         except OSError as error:
             raise CpufleetError(
                 f"Cannot run {python}: {error.strerror}",
