@@ -46,8 +46,8 @@ def install_arguments(request: EnvironmentRequest, python: str, lock: str) -> li
     if uv and request.index_urls:
         arguments += ["--index-strategy", "unsafe-best-match"]
     if lock:
-        arguments += ["--no-deps", "--require-hashes", "--requirement", lock]
-    elif request.packages and all(package.startswith("/") for package in request.packages):
+        return [*arguments, "--no-deps", "--require-hashes", "--requirement", lock]
+    if request.packages and all(package.startswith("/") for package in request.packages):
         arguments += ["--no-deps"]
     return [*arguments, *request.packages]
 

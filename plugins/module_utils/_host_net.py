@@ -11,19 +11,21 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-__all__ = ("Listener", "parse_listeners", "unit_of_cgroup")
+__all__ = ("Listener", "parse_listeners", "unit_of_cgroup", "user_name")
 
 _LISTEN = "0A"
+_UID_FIELD = 7
 _INODE_FIELD = 9
 
 
 @dataclass(frozen=True)
 class Listener:
-    """A TCP socket in state LISTEN; ``inode`` leads to the process that holds it."""
+    """A TCP socket in state LISTEN; ``inode`` leads to the process that holds it, ``uid`` is its user."""
 
     port: int
     address: str
     inode: int
+    uid: int
 
 
 def parse_listeners(text: str) -> tuple[Listener, ...]:
@@ -34,7 +36,8 @@ def parse_listeners(text: str) -> tuple[Listener, ...]:
         if len(words) <= _INODE_FIELD or words[3] != _LISTEN:
             continue
         address, _colon, port = words[1].rpartition(":")
-        listeners.append(Listener(int(port, 16), _address(address), int(words[_INODE_FIELD])))
+        numbers = int(words[_INODE_FIELD]), int(words[_UID_FIELD])
+        listeners.append(Listener(int(port, 16), _address(address), *numbers))
     return tuple(listeners)
 
 
@@ -45,6 +48,15 @@ def unit_of_cgroup(text: str) -> str:
             if re.search(r"\.(service|scope)$", part):
                 return part
     return ""
+
+
+def user_name(passwd: str, uid: int) -> str:
+    """Return the name of ``uid`` in /etc/passwd, the number itself where it has none."""
+    for line in passwd.splitlines():
+        fields = line.split(":")
+        if fields[2:3] == [str(uid)]:
+            return fields[0]
+    return str(uid)
 
 
 def _address(word: str) -> str:

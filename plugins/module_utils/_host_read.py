@@ -22,6 +22,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._host_mounts import 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_net import (
     Listener,
     parse_listeners,
+    user_name,
     unit_of_cgroup,
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_text
@@ -179,6 +180,7 @@ def _listener_row(root: Root, listener: Listener, pid: int | None) -> dict[str, 
     return {
         "port": listener.port,
         "address": listener.address,
+        "user": user_name(root.text("/etc/passwd"), listener.uid),
         "pid": pid,
         "process": root.text(f"/proc/{pid}/comm").strip() if pid else "",
         "unit": unit_of_cgroup(root.text(f"/proc/{pid}/cgroup")) if pid else "",

@@ -71,15 +71,22 @@ def context(model: dict[str, Any], kv_gib: int, wishes: dict[str, Any]) -> int:
 
 def check_port(host: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> None:
     """Refuse where something other than our own service listens on the wished-for address."""
-    port, address, unit = int(wishes["port"]), str(wishes["address"]), str(wishes["unit"])
+    port, address = int(wishes["port"]), str(wishes["address"])
     for listener in host["listeners"]:
         same = listener["address"] in (address, *ANY_ADDRESS) or address in ANY_ADDRESS
-        if listener["port"] != port or not same or listener["unit"] == unit:
+        if listener["port"] != port or not same or is_ours(listener, wishes):
             continue
-        who = listener.get("process") or listener["unit"] or "another process"
+        who = listener["process"] or listener["unit"] or f"a process of user {listener['user']}"
         pid = f" (pid {listener['pid']})" if listener["pid"] else ""
         notes.refuse(
             "port",
             f"port {port} on {listener['address']} is in use by {who}{pid}. "
             "Stop it, or set model_serve_port to a free port.",
         )
+
+
+def is_ours(listener: dict[str, Any], wishes: dict[str, Any]) -> bool:
+    """Return whether the service itself listens; by its user where its unit cannot be seen."""
+    if listener["pid"]:
+        return bool(listener["unit"] == wishes["unit"])
+    return bool(listener["user"] == wishes["user"])

@@ -161,7 +161,8 @@ class Environment:
         lock = ""
         if self.module.params["lock"]:
             lock = os.path.join(self.path, f".cpufleet-{self.request.stage}.txt")
-            write_atomic(lock, lock_subset(read_text(self.module.params["lock"]), self.request.only).encode())
+            text = lock_subset(read_text(self.module.params["lock"]), self.request.only)
+            write_atomic(lock, (text + self.hashed_files()).encode())
         uv = self.module.params["uv"]
         installer = [uv, "pip"] if uv else [self.python, "-m", "pip"]
         self.run(
@@ -171,6 +172,12 @@ class Environment:
             self.prove_torch()
         os.makedirs(os.path.dirname(self.record), exist_ok=True)
         write_json(self.record, {"inputs": self.request.inputs()})
+
+    def hashed_files(self) -> str:
+        """Return requirement lines with digests for the wheel files beside the lock."""
+        return "".join(
+            f"{path} --hash=sha256:{value}\n" for path, value in zip(self.request.packages, self.request.files)
+        )
 
     def prove_torch(self) -> None:
         """Raise CpufleetError unless the environment's torch is a CPU build."""
@@ -198,7 +205,8 @@ class Environment:
 def build_request(module: AnsibleModule) -> EnvironmentRequest:
     """Return the request; files stand in it by their digests."""
     parameters, lock = module.params, module.params["lock"]
-    digests = [sha256_file(item) for item in parameters["packages"] if item.startswith("/") and os.path.isfile(item)]
+    wheels = [item for item in parameters["packages"] if item.startswith("/") and os.path.isfile(item)]
+    digests = [sha256_file(item) for item in wheels]
     if lock and os.path.exists(lock):
         digests.append(sha256_bytes(lock_subset(read_text(lock), tuple(parameters["only"])).encode()))
     return EnvironmentRequest(
@@ -227,7 +235,6 @@ def main() -> None:
             "index_urls": {"type": "list", "elements": "str", "default": []},
             "cpu_torch": {"type": "bool", "default": False},
         },
-        required_by={"only": "lock"},
         supports_check_mode=True,
     )
     try:
