@@ -49,6 +49,7 @@ FOREIGN = "foreign"
 BEGIN = re.compile(rb"^(#|//) >>> cpufleet\.vllm (\S+) ([0-9a-f]{12})\r?\n$")
 END = re.compile(rb"^(#|//) <<< cpufleet\.vllm (\S+)\r?\n$")
 RESTORE = "Restore the file from the release's source distribution and run again"
+NEWER = "Run the module under a Python that the release supports (ansible_python_interpreter), or restore the file"
 
 
 @dataclass(frozen=True)
@@ -233,15 +234,16 @@ def _changes(files: dict[str, bytes], after: dict[str, bytes]) -> tuple[FileChan
 def _check_syntax(change: FileChange) -> None:
     if not change.path.endswith(".py"):
         return
-    try:
-        _parse(change.after)
-    except (SyntaxError, ValueError) as error:
-        raise CpufleetError(
-            f"Cannot edit {change.path}: the result would not parse ({error}); nothing was written",
-            "Restore the file from the release's source distribution, or run the module under a newer Python where the "
-            "release is newer than the Python it runs under",
-            path=change.path,
-        ) from error
+    for content, what, remedy in (
+        (change.before, "it does not parse under the Python that runs this module", NEWER),
+        (change.after, "the result would not parse", RESTORE),
+    ):
+        try:
+            _parse(content)
+        except (SyntaxError, ValueError) as error:
+            raise CpufleetError(
+                f"Cannot edit {change.path}: {what} ({error}); nothing was written", remedy, path=change.path
+            ) from error
 
 
 def _parse(content: bytes) -> None:

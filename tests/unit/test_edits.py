@@ -139,6 +139,16 @@ def test_result_that_does_not_parse_is_refused() -> None:
         edits.plan_present(reader(a_py=SOURCE), [broken])
 
 
+def test_source_that_does_not_parse_is_not_edited() -> None:
+    """A release may be newer than the Python that runs the module: without a check, nothing is written."""
+    with pytest.raises(CpufleetError) as caught:
+        edits.plan_present(reader(a_py=SOURCE + b"match (\n"), [REPLACE])
+    assert caught.value.problem.startswith(
+        "Cannot edit a.py: it does not parse under the Python that runs this module ("
+    )
+    assert caught.value.remedy.startswith("Run the module under a Python that the release supports")
+
+
 def test_only_python_is_parsed() -> None:
     edit = edits.Edit("stop", "a.cpp", ("#elif B",), ("#else",), 0, 1, "//")
     (change,) = edits.plan_present(reader(a_cpp=b"#if A\n#elif B\n#endif\n"), [edit])
