@@ -155,8 +155,9 @@ def _detection(facts: dict[str, Any]) -> Iterator[Cause]:
 
 def _kernels(facts: dict[str, Any]) -> Iterator[Cause]:
     kernels = facts["kernels"]
-    if kernels["runs"] or not facts["torch"]:
-        return
+    died = (kernels["error"] or "").startswith("the process ended")
+    if kernels["runs"] or not facts["torch"] or (facts["platform_class"] is None and not died):
+        return  # without a platform nothing picks a library: what keeps the platform away is the cause
     selected = kernels["selected"]
     reason = f": {kernels['error']}" if kernels["error"] else ""
     if not kernels["libraries"] or (selected and not kernels["file"]):

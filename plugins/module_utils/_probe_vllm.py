@@ -366,11 +366,10 @@ def current_platform() -> dict[str, Any]:
     """Return class and device type of the platform that the release settled on."""
     current = importlib.import_module("vllm.platforms").current_platform
     device_type = getattr(current, "device_type", None)
-    return {
-        "class": type(current).__name__,
-        "module": type(current).__module__,
-        "device_type": device_type if isinstance(device_type, str) else None,
-    }
+    if not isinstance(device_type, str):  # before 0.6.4 the platforms have only a member of an enumeration
+        member = getattr(getattr(current, "_enum", None), "name", "UNSPECIFIED")
+        device_type = None if member == "UNSPECIFIED" else str(member).lower()
+    return {"class": type(current).__name__, "module": type(current).__module__, "device_type": device_type}
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------

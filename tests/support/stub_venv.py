@@ -2,19 +2,23 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A scratch venv that holds a real vLLM's Python files under a wanted version, and stand-ins for everything below them.
+"""A scratch venv that holds a real vLLM's Python files under a wanted version, and stand-ins for all below them.
 
-What is real: the interpreter, the venv, the release's own Python code, the metadata folders. What is not: torch and every
-other third-party package, which the venv's sitecustomize makes up on import. GPU libraries stay absent unless asked for.
+What is real: the interpreter, the venv, the release's own Python code, the metadata folders. What is not: torch and
+every other third-party package, which the venv's sitecustomize makes up on import. Packages that vLLM takes for the
+sign of other hardware stay absent, NVML unless asked for.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.support.detection import MISSING
 
 STAND_IN = """
 import importlib.abc, importlib.machinery, os, sys, types
@@ -32,6 +36,7 @@ class Anything:
         return Anything()
     def __iter__(self): return iter(())
     def __bool__(self): return False
+    def __instancecheck__(self, other): return False
     def __or__(self, other): return self
     def __ror__(self, other): return self
     def __getitem__(self, key): return self
@@ -54,7 +59,9 @@ class Module(types.ModuleType):
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path=None, target=None):
         root = name.split(".")[0]
-        if root in ("vllm", "usercustomize", "sitecustomize") or root in REAL_OR_ABSENT or root in sys.stdlib_module_names:
+        if root in ("vllm", "usercustomize", "sitecustomize") or root in sys.stdlib_module_names:
+            return None
+        if root in REAL_OR_ABSENT:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
     def create_module(self, spec):
@@ -67,20 +74,6 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 sys.meta_path.append(Finder())
 """
-
-ABSENT = (
-    "libtpu",
-    "pynvml",
-    "amdsmi",
-    "habana_frameworks",
-    "intel_extension_for_pytorch",
-    "oneccl_bindings_for_pytorch",
-    "transformers_neuronx",
-    "zentorch",
-    "tpu_inference",
-    "triton",
-    "modelscope",
-)
 
 FAKE_NVML = """
 class NVMLError(Exception): pass
@@ -95,6 +88,9 @@ def __getattr__(name):
     return lambda *a, **k: 0
 """
 
+#: Small libraries whose behaviour is wanted, taken from the environment that runs the tests.
+REAL = ("packaging", "typing_extensions")
+
 TORCH_NAMES = {"torch.__version__": "2.5.1+cpu", "torch.version": None, "torch.__file__": ""}
 
 
@@ -102,10 +98,16 @@ def stub_venv(folder: Path, package: Path, version: str, gpu: bool = False) -> P
     """Make the venv in ``folder`` with the vLLM package at ``package``; return its interpreter."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    absent = [name for name in ABSENT if not (gpu and name == "pynvml")]
-    (site / "sitecustomize.py").write_text(STAND_IN.format(absent=absent, names=TORCH_NAMES))
+    for name in REAL:
+        _copy_module(name, site)
+    (site / "sitecustomize.py").write_text(
+        STAND_IN.format(
+            absent=sorted((MISSING - {"pynvml"} if gpu else MISSING) | {*REAL, "modelscope"}), names=TORCH_NAMES
+        )
+    )
     shutil.copytree(package, site / "vllm", copy_function=_link, ignore=_python_only)
     add_metadata(site, "vllm", version)
+    (site / "vllm" / "_C.py").write_text("")  # GPU platforms import it while they are being detected
     if gpu:
         (site / "pynvml.py").write_text(FAKE_NVML)
         vendored = site / "vllm" / "third_party" / "pynvml.py"
@@ -122,6 +124,17 @@ def add_metadata(site: Path, name: str, version: str) -> Path:
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (folder / "top_level.txt").write_text("vllm\n")
     return folder
+
+
+def _copy_module(name: str, site: Path) -> None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        return
+    origin = Path(spec.origin)
+    if origin.name == "__init__.py":
+        shutil.copytree(origin.parent, site / name, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy2(origin, site)
 
 
 def _link(source: str, target: str) -> None:

@@ -136,7 +136,8 @@ def gpu_wins(told: dict[str, Any]) -> None:
 def two_plugins(told: dict[str, Any]) -> None:
     verdict(told, "cuda", True)
     told["detect"]["error"] = {"text": "Only one platform plugin can be activated, but got: ['cuda', 'cpu']"}
-    del told["platform"]
+    told["kernels"] = {"failure": {"text": "Only one platform plugin can be activated"}, "operators": {}}
+    del told["platform"], told["run"]
 
 
 def unloadable(told: dict[str, Any]) -> None:
