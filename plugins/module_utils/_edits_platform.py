@@ -72,7 +72,7 @@ RESOLVE_PLUGIN = Edit(
         "    import os as _os",
         "",
         f"    if {FORCED}:",
-        '        return cpu_platform_plugin() or "vllm.platforms.cpu.CpuPlatform"',
+        "        return cpu_platform_plugin()",
         "",
     ),
     1,

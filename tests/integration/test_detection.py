@@ -63,6 +63,16 @@ def test_edit_makes_the_variable_decide(version: str, tmp_path: Path) -> None:
     assert detect_edited(version, root, version, present=OTHERS, gpu=True, environment=FORCED) == CPU
 
 
+@each_version("D3", "D4", "D5", "D6")
+def test_plugins_say_the_same(version: str, tmp_path: Path) -> None:
+    """Other parts of a release ask its plugins and the version, too: they hear the same."""
+    root = edited(version, tmp_path)
+    forced = detect_edited(version, root, version, gpu=True, plugins=True, environment=FORCED).verdicts or {}
+    assert (forced["cuda"], forced["cpu"]) == (None, "vllm.platforms.cpu.CpuPlatform")
+    free = detect_edited(version, root, version, gpu=True, plugins=True).verdicts or {}
+    assert (free["cuda"], free["cpu"]) == ("vllm.platforms.cuda.CudaPlatform", None)
+
+
 @pytest.mark.parametrize("value", ["true", "TRUE", "yes", "on", " 1 "])
 def test_values_that_mean_yes(value: str, tmp_path: Path) -> None:
     root = edited("0.8.5", tmp_path)

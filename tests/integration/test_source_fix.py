@@ -235,21 +235,10 @@ on_x86_64 = pytest.mark.skipif(
 
 @on_x86_64
 @pytest.mark.parametrize("isa", LIMITS, ids="+".join)
-@each_version("I4")
-def test_limit_of_0_17(version: str, isa: tuple[str, ...], tmp_path: Path) -> None:
-    check_limit(version, isa, tmp_path)
-
-
-@on_x86_64
-@pytest.mark.parametrize("isa", LIMITS, ids="+".join)
-@each_version("I5")
-def test_limit_from_0_18(version: str, isa: tuple[str, ...], tmp_path: Path) -> None:
-    check_limit(version, isa, tmp_path)
-
-
-def check_limit(version: str, isa: tuple[str, ...], folder: Path) -> None:
+@each_version("I4", "I5")
+def test_what_is_built_and_loaded(version: str, isa: tuple[str, ...], tmp_path: Path) -> None:
     """A library that is not in the build is asked for only where the CPU can run none that is; that fails aloud."""
-    root = copy_tree(version, folder)
+    root = copy_tree(version, tmp_path)
     generation = GENERATIONS[version][1]
     assert built(root) == LIBRARIES[generation]
     expected_built, expected_loaded = LIMITS[isa][generation]

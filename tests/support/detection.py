@@ -58,6 +58,7 @@ class Detection:
     error: str = ""
     kernels: tuple[str, ...] = ()
     async_output: bool | None = None
+    verdicts: dict[str, str | None] | None = None
 
 
 def detect(tree: Path, version: str | None, *, fallback: Path | None = None, **options: Any) -> Detection:
@@ -65,7 +66,7 @@ def detect(tree: Path, version: str | None, *, fallback: Path | None = None, **o
 
     What ``tree`` lacks comes from ``fallback``. Options: ``gpu`` (NVML reports one), ``present`` (those of MISSING that
     are to be there), ``environment``, ``avx`` (what torch says of the CPU: "", "avx512" or "avx512_bf16"; asks for the
-    kernel libraries too), ``asynchronous`` (ask ``verify_async_output_proc`` too).
+    kernel libraries too), ``asynchronous`` (ask ``verify_async_output_proc`` too), ``plugins`` (ask each plugin too).
     """
     with tempfile.TemporaryDirectory() as folder:
         for name, installed in (("vllm", version), ("torch", _Module.__version__)):
@@ -249,6 +250,9 @@ def _main(request: dict[str, Any]) -> dict[str, Any]:
             loaded.clear()
             current_platform.import_kernels()
             result["kernels"] = loaded
+        if request.get("plugins"):
+            plugins = importlib.import_module("vllm.platforms").builtin_platform_plugins
+            result["verdicts"] = {name: plugin() for name, plugin in plugins.items()}
         if request.get("asynchronous"):
             result["async_output"] = _verify_async_output(request["paths"])
     except Exception as error:

@@ -37,9 +37,9 @@ GENERATIONS = {
 }
 
 
-def each_version(keep: str = "") -> Any:
-    """Parametrize a test with ``version``: all releases, or those with the generation ``keep``."""
-    chosen = [version for version in VERSIONS_FULL if not keep or keep in GENERATIONS[version]]
+def each_version(*keep: str) -> Any:
+    """Parametrize a test with ``version``: all releases, or those of the generations ``keep``."""
+    chosen = [version for version in VERSIONS_FULL if not keep or set(keep) & set(GENERATIONS[version])]
     return pytest.mark.parametrize(
         "version",
         [pytest.param(version, marks=() if version in VERSIONS_CI else pytest.mark.full) for version in chosen],
