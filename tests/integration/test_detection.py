@@ -73,6 +73,27 @@ def test_plugins_say_the_same(version: str, tmp_path: Path) -> None:
     assert (free["cuda"], free["cpu"]) == ("vllm.platforms.cuda.CudaPlatform", None)
 
 
+@pytest.mark.full
+def test_functions_of_0_6_3_say_the_same(tmp_path: Path) -> None:
+    """That release asks vllm.utils in many places, beside vllm.platforms."""
+    root = edited("0.6.3.post1", tmp_path)
+    ask = [f"vllm.utils:{name}" for name in ("is_cpu", "is_neuron", "is_openvino", "is_xpu")]
+    options: dict[str, Any] = {"ask": ask, "present": ["transformers_neuronx"]}
+    forced = detect_edited("0.6.3.post1", root, "0.6.3+openvino", environment=FORCED, **options)
+    assert list((forced.verdicts or {}).values()) == [True, False, False, False]
+    free = detect_edited("0.6.3.post1", root, "0.6.3+openvino", **options)
+    assert list((free.verdicts or {}).values()) == [False, True, True, False]
+
+
+@each_version("0.26.0", "D6")
+def test_triton_for_gpus_is_not_used(version: str, tmp_path: Path) -> None:
+    """From 0.26.0 a release asks the version whether a triton without a CPU backend is to be switched off."""
+    root = edited(version, tmp_path)
+    options: dict[str, Any] = {"ask": ["vllm.triton_utils.importing:HAS_TRITON"], "present": ["triton"], "gpu": True}
+    assert detect_edited(version, root, version, environment=FORCED, **options).verdicts == {"HAS_TRITON": False}
+    assert detect_edited(version, root, version, **options).verdicts == {"HAS_TRITON": True}
+
+
 @pytest.mark.parametrize("value", ["true", "TRUE", "yes", "on", " 1 "])
 def test_values_that_mean_yes(value: str, tmp_path: Path) -> None:
     root = edited("0.8.5", tmp_path)

@@ -58,7 +58,7 @@ class Detection:
     error: str = ""
     kernels: tuple[str, ...] = ()
     async_output: bool | None = None
-    verdicts: dict[str, str | None] | None = None
+    verdicts: dict[str, Any] | None = None
 
 
 def detect(tree: Path, version: str | None, *, fallback: Path | None = None, **options: Any) -> Detection:
@@ -66,7 +66,8 @@ def detect(tree: Path, version: str | None, *, fallback: Path | None = None, **o
 
     What ``tree`` lacks comes from ``fallback``. Options: ``gpu`` (NVML reports one), ``present`` (those of MISSING that
     are to be there), ``environment``, ``avx`` (what torch says of the CPU: "", "avx512" or "avx512_bf16"; asks for the
-    kernel libraries too), ``asynchronous`` (ask ``verify_async_output_proc`` too), ``plugins`` (ask each plugin too).
+    kernel libraries too), ``asynchronous`` (ask ``verify_async_output_proc`` too), ``plugins`` (ask each plugin too),
+    ``ask`` (names of functions and constants, as "module:name", to be asked too).
     """
     with tempfile.TemporaryDirectory() as folder:
         for name, installed in (("vllm", version), ("torch", _Module.__version__)):
@@ -181,6 +182,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if module.__name__ == self.nvml:
             module.nvmlDeviceGetCount = lambda: 1  # type: ignore[attr-defined]
             module.NVMLError = type("NVMLError", (Exception,), {})  # type: ignore[attr-defined]
+        if module.__name__ == "triton.backends":  # as a triton for GPUs is, on a host that has one
+            driver = types.SimpleNamespace(is_active=lambda: True)
+            module.backends = {"nvidia": types.SimpleNamespace(driver=driver)}  # type: ignore[attr-defined]
 
 
 def _prepare(request: dict[str, Any]) -> list[str]:
@@ -253,6 +257,10 @@ def _main(request: dict[str, Any]) -> dict[str, Any]:
         if request.get("plugins"):
             plugins = importlib.import_module("vllm.platforms").builtin_platform_plugins
             result["verdicts"] = {name: plugin() for name, plugin in plugins.items()}
+        for name in request.get("ask", ()):
+            module, _, attribute = name.partition(":")
+            value = getattr(importlib.import_module(module), attribute)
+            result.setdefault("verdicts", {})[attribute] = value() if callable(value) else value
         if request.get("asynchronous"):
             result["async_output"] = _verify_async_output(request["paths"])
     except Exception as error:

@@ -38,8 +38,8 @@ GENERATIONS = {
 
 
 def each_version(*keep: str) -> Any:
-    """Parametrize a test with ``version``: all releases, or those of the generations ``keep``."""
-    chosen = [version for version in VERSIONS_FULL if not keep or set(keep) & set(GENERATIONS[version])]
+    """Parametrize a test with ``version``: all releases, or those that ``keep`` names, also by generation."""
+    chosen = [version for version in VERSIONS_FULL if not keep or set(keep) & {version, *GENERATIONS[version]}]
     return pytest.mark.parametrize(
         "version",
         [pytest.param(version, marks=() if version in VERSIONS_CI else pytest.mark.full) for version in chosen],
