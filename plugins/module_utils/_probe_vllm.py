@@ -42,12 +42,13 @@ LOOKS_FOR = {
     "neuron": "transformers_neuronx",
 }
 
-CHANNEL = None
+CHANNEL = sys.stdout
 
 
 def emit(kind: str, data: Any) -> None:
     """Write one finding to the channel that was standard output before this script took it away."""
-    print(json.dumps({"kind": kind, "data": data}, default=str), file=CHANNEL, flush=True)
+    CHANNEL.write(json.dumps({"kind": kind, "data": data}, default=str) + "\n")
+    CHANNEL.flush()
 
 
 def describe(error: BaseException) -> dict[str, str]:

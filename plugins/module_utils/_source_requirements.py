@@ -38,7 +38,7 @@ def tidy(line: str) -> str:
     """Return a requirement in one spelling: no blanks around operators, one before and after ``;`` and ``@``."""
     head, mark, marker = line.partition(";")
     if " @ " in head or re.match(r"\s*[\w.-]+\s*@", head):
-        name, _, url = head.partition("@")
+        name, url = head.split("@", 1)
         head = f"{name.strip()} @ {url.strip()}"
     else:
         head = re.sub(r"\s*([,<>=!~]+)\s*", r"\1", head.strip())
@@ -47,7 +47,7 @@ def tidy(line: str) -> str:
 
 def split_requirement(text: str) -> tuple[str, str, str]:
     """Return name, version specifier or address, and marker of a requirement."""
-    head, _, marker = text.partition(" ; ") if " ; " in text else text.partition(";")
+    head, _mark, marker = text.partition(" ; ") if " ; " in text else text.partition(";")
     match = NAME.match(head)
     if match is None:
         return "", head.strip(), marker.strip()
@@ -167,7 +167,7 @@ def pyproject(tree: SourceTree) -> dict[str, Any]:
 def pin_of(requirements: Iterable[Requirement], name: str, machine: str) -> Requirement | None:
     """Return the requirement of that name which applies on a machine type."""
     for requirement in requirements:
-        found, _, marker = split_requirement(requirement.text)
+        found, _specifier, marker = split_requirement(requirement.text)
         if found == name and applies(marker, machine):
             return requirement
     return None

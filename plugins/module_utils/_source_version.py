@@ -81,7 +81,7 @@ def _packed(folder: str) -> dict[str, str]:
         if line.startswith("^") and last:
             found[last] = line[1:].strip()
         elif re.match(r"[0-9a-f]{40,64} ", line):
-            commit, _, last = line.partition(" ")
+            commit, last = line.split(" ", 1)
             found[last] = commit
     return found
 
