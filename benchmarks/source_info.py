@@ -6,7 +6,8 @@
 """How long source_info takes on real vLLM sources, beside Python's own parsing of the files that it parses.
 
 Run ``.venv/bin/python benchmarks/source_info.py [version ...]``. Prints one line a source and, last, how the newest
-tree compares with the goal of one second; exits 1 where it is missed. Each reading starts from nothing in a fresh interpreter; medians of five.
+tree compares with the goal of one second; exits 1 where that is missed. Each reading starts from nothing in a fresh
+interpreter; medians of five.
 """
 
 from __future__ import annotations
