@@ -131,6 +131,11 @@ def resolve(module: AnsibleModule, request: LockRequest) -> str:
         return with_inputs(read_text(output), request)
 
 
+def pins(text: str) -> str:
+    """Return one line a package: the digests of a lock are not for reading."""
+    return "".join(f"{name}=={version}\n" for name, version in sorted(locked_versions(text).items()))
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -170,7 +175,7 @@ def main() -> None:
         "sha256": sha256_bytes(text.encode()) if known else "",
         "versions": locked_versions(text) if known else {},
     }
-    module.exit_json(changed=changed, lock=lock, diff={"before": old, "after": text if known else ""})
+    module.exit_json(changed=changed, lock=lock, diff={"before": pins(old), "after": pins(text) if known else ""})
 
 
 if __name__ == "__main__":

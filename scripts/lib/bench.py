@@ -189,6 +189,11 @@ def start_host(
         command += ["--publish", port]
     run(*command, *flags, image.name(), "/lib/systemd/systemd")
     wait_for_host(name)
+    return host_address(name)
+
+
+def host_address(name: str) -> str:
+    """Return the address of host ``name`` on this machine."""
     inspect = run("docker", "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}", name)
     return (inspect.stdout.split() or [""])[0]
 

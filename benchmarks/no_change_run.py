@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Count what a run with nothing to do costs: module executions and seconds, for each host.
+
+    benchmarks/no_change_run.py -i INVENTORY [further ansible-playbook arguments]
+
+Ansible says "Using module file" at verbosity 3 once for every module it executes, whoever asked for it. The inventory's
+hosts must have been converged before; the script fails when anything changed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+EXECUTION = re.compile(r"^(?:<[^>]*> )?Using module file .*/(\w+)\.py$", re.MULTILINE)
+RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
+
+
+def measure(arguments: list[str], playbook: str = "playbooks/site.yml") -> dict[str, object]:
+    """Run the playbook once and return seconds, executions by module, and the recap by host."""
+    started = time.monotonic()
+    command = ["ansible-playbook", "-vvv", str(REPOSITORY / playbook), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    seconds = round(time.monotonic() - started, 1)
+    executions = Counter(EXECUTION.findall(done.stdout))
+    recap = {host: list(map(int, numbers)) for host, *numbers in RECAP.findall(done.stdout)}
+    return {"seconds": seconds, "executions": dict(executions), "recap": recap, "status": done.returncode}
+
+
+def main() -> int:
+    """Print the figures; the last line is JSON."""
+    result = measure(sys.argv[1:])
+    recap, executions = result["recap"], result["executions"]
+    if result["status"] or not recap or any(sum(numbers) for numbers in recap.values()):
+        print(f"no_change_run: the run failed or changed something (changed, unreachable, failed): {recap}")
+        return 1
+    total = sum(executions.values())
+    for module, count in sorted(executions.items(), key=lambda item: -item[1]):
+        print(f"{count:4} {module}")
+    print(f"{total} module executions on {len(recap)} host(s) in {result['seconds']} s")
+    print(json.dumps({"executions": total, "hosts": len(recap), "seconds": result["seconds"]}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

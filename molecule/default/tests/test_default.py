@@ -1,0 +1,172 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a host looks like after the chain, from the outside and as a client."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = "/opt/vllm"
+SWAP = "/var/swap/swapfile"
+MOLECULE = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+MODELS = Path(os.environ["CPUFLEET_CACHE"], "models")
+QUESTION = "What is the capital of France?"
+
+
+def current(host: Any) -> dict[str, Any]:
+    """Return the manifest of the deployment that serves."""
+    return json.loads(host.file(f"{ROOT}/current/manifest.json").content_string)
+
+
+def venv_python(host: Any) -> str:
+    """Return the interpreter of the release that serves."""
+    return f"{ROOT}/releases/{current(host)['release']}/venv/bin/python"
+
+
+def ask(host: Any, question: str, key: str = "") -> tuple[int, str]:
+    """Put a question to the API from the host itself; return the HTTP status and the answer."""
+    body = {
+        "model": current(host)["name"],
+        "messages": [{"role": "user", "content": question}],
+        "temperature": 0,
+        "max_tokens": 24,
+    }
+    script = (
+        "import json, sys, urllib.error, urllib.request\n"
+        "key = sys.argv[2] or open('/opt/vllm/secrets/api_key').read().strip()\n"
+        "headers = {'Content-Type': 'application/json', 'Authorization': 'Bearer ' + key}\n"
+        "url = 'http://127.0.0.1:8000/v1/chat/completions'\n"
+        "request = urllib.request.Request(url, sys.argv[1].encode(), headers)\n"
+        "try:\n"
+        "    answer = json.load(urllib.request.urlopen(request, timeout=120))\n"
+        "    print(200, answer['choices'][0]['message']['content'])\n"
+        "except urllib.error.HTTPError as error:\n"
+        "    print(error.code, error.reason)\n"
+        "except OSError as error:\n"
+        "    print(0, error)\n"
+    )
+    done = host.run("python3 -c %s %s %s", script, json.dumps(body), key)
+    status, _space, answer = done.stdout.strip().partition(" ")
+    return int(status or 0), answer or done.stderr
+
+
+def test_swap_is_active_and_in_fstab(host: Any) -> None:
+    lines = [line.split() for line in host.file("/proc/swaps").content_string.splitlines()]
+    assert [SWAP, "file"] in [words[:2] for words in lines]
+    assert [
+        line
+        for line in host.file("/etc/fstab").content_string.splitlines()
+        if line.split()[:3] == [SWAP, "none", "swap"]
+    ]
+    assert host.file(SWAP).mode == 0o600
+
+
+def test_service_runs_as_its_user_and_comes_back(host: Any) -> None:
+    service = host.service("vllm")
+    assert service.is_running
+    assert service.is_enabled
+    pid = host.check_output("systemctl show vllm -p MainPID --value")
+    assert host.check_output("ps -o user= -p %s", pid) == "vllm"
+    assert host.check_output("systemctl show vllm -p Restart --value") == "always"
+    assert host.check_output("systemctl show vllm -p KillMode --value") == "control-group"
+    assert int(host.check_output("systemctl show vllm -p MemoryMax --value")) < 8 << 30
+
+
+def test_exposure_is_low_with_the_service_answering(host: Any) -> None:
+    words = host.check_output("systemd-analyze security vllm.service --no-pager").splitlines()[-1].split()
+    exposure = float(words[words.index("vllm.service:") + 1])
+    assert exposure <= 2.0
+
+
+def test_no_secret_can_be_read_by_others(host: Any) -> None:
+    assert host.file(f"{ROOT}/secrets").mode == 0o700
+    key = host.file(f"{ROOT}/secrets/api_key").content_string.strip()
+    assert len(key) >= 32
+    for name in ("secrets/api_key", "secrets/api_key.env", "current/service.env"):
+        assert host.file(f"{ROOT}/{name}").mode == 0o600, name
+    # The key must stand nowhere that another user can read: files, unit, process list.
+    readable = f"find {ROOT}/deployments {ROOT}/releases/*/manifest.json /etc/systemd/system -type f -perm -o=r"
+    assert host.run(f"{readable} -exec grep -l {key} {{}} +").stdout == ""
+    assert host.run("ps -eo args | grep -F %s | grep -v grep", key).stdout == ""
+    assert key not in host.check_output("journalctl -u vllm --no-pager")
+
+
+def test_detection_is_the_cpu_platform(host: Any) -> None:
+    script = "from vllm.platforms import current_platform as p; print(type(p).__name__, p.device_type)"
+    assert host.check_output(f"cd / && {venv_python(host)} -c %s", script).splitlines()[-1] == "CpuPlatform cpu"
+
+
+def test_torch_is_a_cpu_build_and_nothing_of_cuda_came_along(host: Any) -> None:
+    names = "import importlib.metadata as m; print(' '.join(d.metadata['Name'].lower() for d in m.distributions()))"
+    installed = host.check_output(f"cd / && {venv_python(host)} -c %s", names).split()
+    assert "torch" in installed
+    assert not [name for name in installed if name.startswith("nvidia-") or name.startswith("triton")]
+    assert host.check_output(f"cd / && {venv_python(host)} -c 'import torch; print(torch.version.cuda)'") == "None"
+
+
+def test_current_resolves_and_manifests_name_what_is_there(host: Any) -> None:
+    deployment = current(host)
+    assert host.check_output(f"readlink -f {ROOT}/current") == f"{ROOT}/deployments/{deployment['id']}"
+    release = json.loads(host.file(f"{ROOT}/releases/{deployment['release']}/manifest.json").content_string)
+    assert release["version"] == "0.6.5"
+    assert host.check_output("sha256sum %s", release["lock"]).split()[0] == release["lock_sha256"]
+    assert host.file(release["wheel_file"]).exists
+    wheel = json.loads(host.file(str(Path(release["wheel_file"]).parent / "manifest.json")).content_string)
+    assert wheel["identity"] == release["wheel"]
+    assert wheel["requires"]["version"] == "0.6.5+cpu"
+    assert wheel["requires"]["glibc"]
+    assert host.check_output("sha256sum %s", release["wheel_file"]).split()[0] == wheel["sha256"]
+
+
+def test_the_interrupted_build_went_on_and_finished_objects_were_kept(host: Any) -> None:
+    before = json.loads((MOLECULE / "interrupted.json").read_text(encoding="utf-8"))
+    assert before["unit_after_the_play_died"].startswith("cpufleet-build-")
+    assert before["compilers_after_the_play_died"] > 0, "killing the play ended the build"
+    assert before["active_after_the_build_died"] != "active"
+    assert len(before["objects"]) >= 2
+    listing = "find /opt/vllm/build/*/source/build -name '*.cpp.o' -size +0 -printf '%T@ %s %p\\n'"
+    after = host.run(listing).stdout.splitlines()
+    assert set(before["objects"]) <= set(after), "an object that was finished was compiled again"
+    assert len(after) > len(before["objects"])
+
+
+def test_the_tiny_model_gives_what_transformers_gives() -> None:
+    wanted = json.loads((MODELS / "tiny-qwen2.reference.json").read_text(encoding="utf-8"))["cases"]
+    answered = json.loads((MOLECULE / "exact.json").read_text(encoding="utf-8"))
+    assert len(answered) == len(wanted) >= 3
+    for case, answer in zip(wanted, answered, strict=True):
+        tokens = [int(token.removeprefix("token_id:")) for token in answer["choices"][0]["logprobs"]["tokens"]]
+        assert tokens == case["token_ids"][:16], case["asked"]
+
+
+def test_the_question_is_answered(host: Any) -> None:
+    status, answer = ask(host, QUESTION)
+    print(f"{QUESTION} -> {answer}")
+    assert status == 200
+    assert "Paris" in answer
+
+
+def test_a_wrong_key_is_refused(host: Any) -> None:
+    assert ask(host, QUESTION, key="wrong")[0] == 401
+
+
+def test_after_a_restart_of_the_host_it_answers_again(
+    host: Any, restart: Callable[[], None], eventually: Callable[[Callable[[], bool], float, str], None]
+) -> None:
+    restart()
+    eventually(lambda: ask(host, QUESTION)[0] == 200, 180, "an answer after the restart")
+    assert "Paris" in ask(host, QUESTION)[1]
+
+
+@pytest.mark.parametrize("port", [8000])
+def test_it_listens_on_loopback_only(host: Any, port: int) -> None:
+    assert host.socket(f"tcp://127.0.0.1:{port}").is_listening
+    assert not host.socket(f"tcp://0.0.0.0:{port}").is_listening
