@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the cpufleet.vllm collection and may change at any time.
 
-"""The plan of one host: what a run would do there, with the numbers it was decided from. Changes nothing, asks nobody."""
+"""The plan of one host: what a run would do there, with the numbers it was decided from. Changes and asks nothing."""
 
 from __future__ import annotations
 

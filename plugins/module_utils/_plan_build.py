@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._isa import supports
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
-from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, human
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, human, parse_count
 
 __all__ = (
     "choose_compiler",
@@ -23,6 +23,7 @@ __all__ = (
     "choose_torch",
     "job_bytes",
     "predict_minutes",
+    "usable_memory",
     "version_key",
     "wheel_inputs",
 )
@@ -177,12 +178,19 @@ def job_bytes(source: dict[str, Any]) -> int:
     return JOB_BYTES.get(source["isa"]["generation"], JOB_BYTES_UNMEASURED)
 
 
+def usable_memory(host: dict[str, Any]) -> int:
+    """Return the host's memory as far as its control groups let us have it."""
+    total, limit = int(host["memory"]["total_bytes"]), host["memory"]["limit_bytes"]
+    return min(total, int(limit)) if limit else total
+
+
 def choose_jobs(
     host: dict[str, Any], source: dict[str, Any], swap: dict[str, Any], wishes: dict[str, Any], notes: Notes
 ) -> int:
     """Return the number of parallel compile jobs that processors and memory allow; refuse where not even one fits."""
     need, cpus = job_bytes(source), int(host["cpu"]["usable_cpus"])
-    memory = int(host["memory"]["available_bytes"])
+    memory, wish = int(host["memory"]["available_bytes"]), str(wishes["jobs"])
+    wished = cpus if wish == "auto" else parse_count(wish, "vllm_source_build_jobs")
     later = swap["free_bytes"] + swap["add_bytes"]
     fitting = (memory + later) // need
     figures = f"{human(memory)} of memory and {human(later)} of swap, {human(need)} a job, {cpus} CPU(s)"
@@ -193,8 +201,7 @@ def choose_jobs(
             "Raise swap_size, stop what else runs there, or build on a larger host.",
         )
         return 0
-    wish = wishes["jobs"]
-    jobs = int(max(1, min(cpus, fitting)) if str(wish) == "auto" else min(int(wish), cpus))
+    jobs = int(min(cpus, fitting if wish == "auto" else wished))
     notes.because("jobs", f"{jobs}: {figures}")
     return jobs
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import usable_memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
-from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, human
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, human, parse_count
 
 __all__ = ("check_port", "choose_memory")
 
@@ -30,12 +31,10 @@ def choose_memory(
     """Return weights, overhead, KV cache (whole GiB), context and memory limit; refuse what cannot fit."""
     for problem in model["problems"]:
         notes.refuse("model", problem)
-    total = min(host["memory"]["total_bytes"], host["memory"]["limit_bytes"] or host["memory"]["total_bytes"])
+    total = usable_memory(host)
     overhead = OVERHEAD_V0 if source["detection"] in V0_GENERATIONS else OVERHEAD_V1
     weights = int(model["weights_bytes"] * dtype_factor(model["dtype"], str(wishes["dtype"])))
-    spare = total - weights - overhead
-    wish = str(wishes["kv_cache_gib"])
-    kv_gib = max(1, min(KV_MAXIMUM_GIB, int(spare // (2 * GIB)))) if wish == "auto" else int(wish)
+    kv_gib = kv_cache(total - weights - overhead, str(wishes["kv_cache_gib"]))
     needed = weights + overhead + kv_gib * GIB
     figures = f"{human(weights)} of weights, {human(overhead)} for the engine and {kv_gib} GiB of KV cache"
     if needed > total and not model["problems"]:
@@ -54,6 +53,13 @@ def choose_memory(
     }
 
 
+def kv_cache(spare: int, wish: str) -> int:
+    """Return the KV cache in whole GiB, all that vLLM's variable takes: the wish, or half of what is spare."""
+    if wish != "auto":
+        return parse_count(wish, "model_serve_kv_cache_gib")
+    return max(1, min(KV_MAXIMUM_GIB, spare // (2 * GIB)))
+
+
 def dtype_factor(own: str, wish: str) -> float:
     """Return how much larger the weights get when they are served in another number format."""
     size = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
@@ -62,8 +68,9 @@ def dtype_factor(own: str, wish: str) -> float:
 
 def context(model: dict[str, Any], kv_gib: int, wishes: dict[str, Any]) -> int:
     """Return the context length in tokens: the wish, or as much of the model's own as one sequence may fill."""
-    if str(wishes["max_model_len"]) != "auto":
-        return int(wishes["max_model_len"])
+    wish = str(wishes["max_model_len"])
+    if wish != "auto":
+        return parse_count(wish, "model_serve_max_model_len")
     own, per_token = int(model["context"]), int(model["kv_bytes_per_token"])
     fitting = kv_gib * GIB // per_token if per_token else own
     return int(min(own, fitting) // 16 * 16) if own else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import job_bytes
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import job_bytes, usable_memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, MIB, human, parse_size
 
@@ -34,10 +34,11 @@ def choose_swap(host: dict[str, Any], source: dict[str, Any], wishes: dict[str, 
         notes.because("swap", f"{human(size)}: swap_size says so")
     else:
         wanted = int(host["cpu"]["usable_cpus"]) * job_bytes(source) + BASE_BYTES
-        lack = wanted - int(host["memory"]["total_bytes"]) - others
+        lack = wanted - usable_memory(host) - others
         size = max(own, -(-lack // SWAP_STEP) * SWAP_STEP if lack > 0 else 0)
         notes.because("swap", f"{human(size)}: a build with every CPU wants {human(wanted)} of memory and swap")
-    return {"path": path, "size_bytes": size, "add_bytes": max(0, size - own), "free_bytes": free}
+    kept = max(0, free - max(0, own - size))
+    return {"path": path, "size_bytes": size, "add_bytes": max(0, size - own), "free_bytes": kept}
 
 
 def disk_needs(

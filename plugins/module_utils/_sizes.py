@@ -11,7 +11,7 @@ import re
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 
-__all__ = ("GIB", "MIB", "human", "parse_size")
+__all__ = ("GIB", "MIB", "human", "parse_count", "parse_size")
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -27,6 +27,17 @@ def parse_size(value: str | float, variable: str) -> int:
             f"{variable} is {value!r}, which is not a size", f"Write {variable} as 8G, 8192M or 8192 (MiB)"
         )
     return int(float(match[1]) * UNIT[match[2].upper()])
+
+
+def parse_count(value: str | int, variable: str) -> int:
+    """Return ``value`` (text or number) as a number of 1 or more; ``variable`` names it in errors."""
+    text = str(value).strip()
+    if not text.isdecimal() or int(text) < 1:
+        raise CpufleetError(
+            f"{variable} is {value!r}, which is not a whole number of 1 or more",
+            f"Set {variable} to auto or to such a number",
+        )
+    return int(text)
 
 
 def human(size: float) -> str:
