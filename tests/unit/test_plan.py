@@ -1,0 +1,541 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Plans of real releases on captured and varied hosts: every decision, and every refusal word for word."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.cpufleet.vllm.plugins.filter.plan import FilterModule
+from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+from ansible_collections.cpufleet.vllm.plugins.module_utils._isa import isa_class
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan import plan_host
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import in_range, paired_compilers, version_key
+
+FIXTURES = Path(__file__).parent / "fixtures" / "plan"
+GIB = 1 << 30
+ARCHIVE = {"sha256": "0c" * 32, "upload_time": "2024-12-18T00:00:00Z"}
+NOTHING: dict[str, Any] = {"current": "", "releases": {}, "deployments": {}, "wheels": {}, "unfinished": []}
+WISHES: dict[str, Any] = {
+    "root": "/opt/vllm",
+    "isa_class": "auto",
+    "swap_file": "/swapfile",
+    "swap_size": "auto",
+    "python": "auto",
+    "torch_version": "auto",
+    "jobs": "auto",
+    "platform_patch": "auto",
+    "known_fixes": True,
+    "model_source": "controller",
+    "dtype": "auto",
+    "kv_cache_gib": "auto",
+    "max_model_len": "auto",
+    "address": "127.0.0.1",
+    "port": "8000",
+    "unit": "vllm.service",
+    "user": "vllm",
+}
+# SmolLM2-135M-Instruct in bfloat16.
+MODEL: dict[str, Any] = {
+    "dtype": "bfloat16",
+    "context": 8192,
+    "weights_bytes": 269_060_552,
+    "kv_bytes_per_token": 23_040,
+    "problems": [],
+    "files": [{"name": "model.safetensors", "size": 269_060_552, "sha256": "aa"}],
+    "sha256": "5e" * 32,
+}
+GCC_11 = [
+    {"path": "/usr/bin/g++", "language": "c++", "version": "11.4.0"},
+    {"path": "/usr/bin/gcc", "language": "c", "version": "11.4.0"},
+]
+LISTENER = {
+    "port": 8000,
+    "address": "127.0.0.1",
+    "user": "root",
+    "pid": 77,
+    "process": "nginx",
+    "unit": "nginx.service",
+}
+
+
+def read(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((FIXTURES / f"{name}.json").read_text())
+    return document
+
+
+def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy with values set by dotted path."""
+    result = copy.deepcopy(document)
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        place = result
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    return result
+
+
+def host(memory_gib: float = 0, available_gib: float = 0, cpus: int = 0, **changes: Any) -> dict[str, Any]:
+    found = changed(read("host-debian12"), {key.replace("__", "."): value for key, value in changes.items()})
+    if memory_gib:
+        found["memory"]["total_bytes"] = int(memory_gib * GIB)
+        found["memory"]["available_bytes"] = int((available_gib or memory_gib) * GIB)
+    if cpus:
+        found["cpu"]["usable_cpus"] = cpus
+    return found
+
+
+def without_avx2(document: dict[str, Any]) -> dict[str, Any]:
+    flags = [flag for flag in document["cpu"]["flags"] if not flag.startswith("avx2")]
+    verdict = isa_class(flags, "x86_64")
+    return changed(document, {"cpu.flags": flags, "cpu.isa_class": verdict.isa_class, "cpu.isa_reason": verdict.reason})
+
+
+def with_disk(document: dict[str, Any], free_gib: float) -> dict[str, Any]:
+    disks = {path: {"mount": "/", "free_bytes": int(free_gib * GIB)} for path in ("/opt/vllm", "/swapfile")}
+    return changed(document, {"disks": disks})
+
+
+def plan(
+    here: dict[str, Any] | None = None,
+    version: str = "0.6.5",
+    state: dict[str, Any] | None = None,
+    model: dict[str, Any] | None = None,
+    **wishes: Any,
+) -> dict[str, Any]:
+    wished = {**WISHES, **wishes}
+    return plan_host(here or host(), read(f"source-{version}"), ARCHIVE, state or NOTHING, model or MODEL, wished)
+
+
+def reason(result: dict[str, Any], decision: str) -> str:
+    (found,) = [entry["text"] for entry in result["reasons"] if entry["decision"] == decision]
+    return str(found)
+
+
+def test_a_bare_debian_12_gets_a_whole_plan() -> None:
+    result = plan(isa_class="avx2")
+    assert result["refused"] == []
+    assert result["isa_class"] == "avx2"
+    assert result["python"] == {
+        "path": "/usr/bin/python3.11",
+        "version": "3.11.2",
+        "from": "system",
+        "missing": ["headers"],
+    }
+    assert result["compiler"] == {
+        "cc": "/usr/bin/gcc",
+        "cxx": "/usr/bin/g++",
+        "version": "12.2.0",
+        "from": "distribution",
+        "packages": ["g++", "gcc"],
+    }
+    assert result["torch"] == {"version": "2.5.1+cpu", "pin": "2.5.1+cpu", "overridden": False}
+    assert (result["edits"], result["builder"], result["jobs"], result["minutes"]) == ([], True, 2, 6)
+    assert result["swap"] == {"path": "/swapfile", "size_bytes": 0, "add_bytes": 0, "free_bytes": 0}
+    assert result["model"] == {
+        "weights_bytes": 269_060_552,
+        "overhead_bytes": GIB,
+        "kv_cache_gib": 4,
+        "max_model_len": 8192,
+        "memory_max_bytes": int((5 * GIB + 269_060_552) * 1.15) + GIB // 2,
+    }
+    assert result["wheel"]["inputs"] == {
+        "vllm_version": "0.6.5",
+        "source_sha256": "0c" * 32,
+        "edits": [],
+        "isa": ["avx2"],
+        "python_tag": "cp311",
+        "torch": "2.5.1+cpu",
+        "compiler": "g++ 12.2.0",
+        "onednn": "",
+        "flags": {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_DISABLE_AVX512": "true"},
+    }
+
+
+REFUSALS = {
+    "isa": (
+        {"here": without_avx2(host())},
+        "the CPU AMD EPYC cannot run vLLM: the CPU lacks avx2, which every vLLM CPU build needs (avx2). "
+        "Use a host whose CPU has AVX2, or serve a GGUF model with another engine there.",
+    ),
+    "isa wish stronger than the host": (
+        {"here": host(cpu__isa_class="avx2"), "isa_class": "avx512"},
+        "vllm_isa_class is avx512 but this CPU offers avx2: the service would die of an illegal instruction. "
+        "Set vllm_isa_class to avx2 or to auto.",
+    ),
+    "python": (
+        {"here": host(pythons=[{"path": "/usr/bin/python3.13", "version": "3.13.5", "venv": True, "headers": True}])},
+        "vLLM 0.6.5 needs Python >=3.9 (its CMake takes 3.9, 3.10, 3.11, 3.12), the host has 3.13.5, and "
+        "toolchain_python is auto, which brings no other one. Install a Python in that range on the host, or choose "
+        "a vllm_version that takes the one it has.",
+    ),
+    "python none": (
+        {"here": host(pythons=[])},
+        "vLLM 0.6.5 needs Python >=3.9 (its CMake takes 3.9, 3.10, 3.11, 3.12), the host has none, and "
+        "toolchain_python is auto, which brings no other one. Install a Python in that range on the host, or choose "
+        "a vllm_version that takes the one it has.",
+    ),
+    "compiler": (
+        {"here": host(compilers=GCC_11), "version": "0.28.0"},
+        "vLLM 0.28.0 needs g++ 12.3; the host has 11.4.0 and the packages of debian 12 offer 12.2.0. "
+        "Choose vllm_version 0.16.0 or older, or another distribution release.",
+    ),
+    "compiler unknown distribution": (
+        {"here": host(os__id="anolis", os__version="8.9")},
+        "vLLM 0.6.5 needs g++ of any version; the host has none and the packages of anolis 8.9 offer nothing that is "
+        "known here. Use another distribution release.",
+    ),
+    "memory": (
+        {"here": host(3.7, 1.5), "swap_size": "0"},
+        "building vLLM 0.6.5 needs 1.8 GiB for one compile job, the host has 1.5 GiB of memory and 0 MiB of swap, "
+        "1.8 GiB a job, 2 CPU(s). Raise swap_size, stop what else runs there, or build on a larger host.",
+    ),
+    "disk": (
+        {"here": with_disk(host(), 6)},
+        "the filesystem at / has 6.0 GiB free but 8.3 GiB are needed for /opt/vllm. "
+        "Free space there, enlarge it, or move vllm_root to a larger disk.",
+    ),
+    "disk with swap": (
+        {"here": with_disk(host(3.7, 3.3), 9)},
+        "the filesystem at / has 9.0 GiB free but 9.3 GiB are needed for /opt/vllm and /swapfile. "
+        "Free space there, enlarge it, or move vllm_root to a larger disk.",
+    ),
+    "model": (
+        {"model": {**MODEL, "problems": ["the model folder /m has no readable config.json. Copy it."]}},
+        "the model folder /m has no readable config.json. Copy it.",
+    ),
+    "model_memory": (
+        {"here": host(3.7, 3.3), "model": {**MODEL, "weights_bytes": 6 * GIB}},
+        "the model needs 6.0 GiB of weights, 1.0 GiB for the engine and 1 GiB of KV cache, together 8.0 GiB, and the "
+        "host has 3.7 GiB. Choose a smaller model or a larger host; swap does not count for serving.",
+    ),
+    "port": (
+        {"here": host(listeners=[LISTENER])},
+        "port 8000 on 127.0.0.1 is in use by nginx (pid 77). Stop it, or set model_serve_port to a free port.",
+    ),
+    "port of an unseen process": (
+        {"here": host(listeners=[{**LISTENER, "address": "0.0.0.0", "pid": None, "process": "", "unit": ""}])},
+        "port 8000 on 0.0.0.0 is in use by a process of user root. Stop it, or set model_serve_port to a free port.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_refusal_names_what_is_wrong_and_what_to_do(case: str) -> None:
+    arguments, text = REFUSALS[case]
+    (refused,) = plan(**arguments)["refused"]
+    assert refused == {"code": case.partition(" ")[0], "text": text}
+
+
+def test_everything_impossible_on_one_host_is_told_at_once() -> None:
+    bad = with_disk(without_avx2(host(1.0, 0.5, pythons=[], listeners=[LISTENER])), 1)
+    refused = plan(bad, version="0.28.0", swap_size="0", model={**MODEL, "weights_bytes": 30 * GIB})["refused"]
+    codes = [entry["code"] for entry in refused]
+    assert codes == ["isa", "python", "compiler", "memory", "model_memory", "disk", "port"]
+
+
+@pytest.mark.parametrize(
+    ("memory", "available", "swap", "cpus", "jobs"),
+    [
+        (3.7, 3.3, 0, 2, 1),  # a cloud VM sold as 4 GiB
+        (3.7, 3.3, 8, 2, 2),
+        (62.7, 61.0, 0, 16, 16),
+        (62.7, 9.5, 0, 16, 5),  # what is in use already cannot be used again
+        (24.0, 24.0, 0, 1, 1),
+    ],
+)
+def test_jobs_follow_processors_and_memory(memory: float, available: float, swap: int, cpus: int, jobs: int) -> None:
+    devices = [{"path": "/swapfile", "size_bytes": swap * GIB, "used_bytes": 0}] if swap else []
+    result = plan(host(memory, available, cpus, swap=devices), swap_size=f"{swap}G", isa_class="avx2")
+    assert (result["jobs"], result["refused"]) == (jobs, [])
+
+
+@pytest.mark.parametrize(
+    ("wish", "jobs"), [("auto", 2), (1, 1), ("2", 2), (8, 2), ("1", 1)], ids=["auto", "1", "text", "more", "one"]
+)
+def test_a_wish_for_jobs_is_kept_within_the_processors(wish: Any, jobs: int) -> None:
+    assert plan(jobs=wish)["jobs"] == jobs
+
+
+@pytest.mark.parametrize(
+    ("wish", "variable"),
+    [
+        ("jobs", "vllm_source_build_jobs"),
+        ("kv_cache_gib", "model_serve_kv_cache_gib"),
+        ("max_model_len", "model_serve_max_model_len"),
+    ],
+)
+@pytest.mark.parametrize("value", [0, "-1", "4.0", "many"])
+def test_a_wish_that_is_no_number_names_its_variable(wish: str, variable: str, value: Any) -> None:
+    with pytest.raises(CpufleetError) as refused:
+        plan(**{wish: value})
+    assert str(refused.value) == (
+        f"{variable} is {str(value)!r}, which is not a whole number of 1 or more. "
+        f"Set {variable} to auto or to such a number."
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory", "swap", "size_mib", "add_mib"),
+    [
+        (3.7, [], 1024, 1024),  # 2 jobs of 1.8 GiB and 1 GiB for the rest are 4.6 GiB
+        (3.7, [("/swapfile", 8192)], 8192, 0),  # never less than there is
+        (3.7, [("/dev/vdb1", 2048)], 0, 0),
+        (3.7, [("/swapfile", 512)], 1024, 512),
+        (24.0, [], 0, 0),
+    ],
+)
+def test_swap_auto_adds_what_a_build_with_every_processor_lacks(
+    memory: float, swap: list[tuple[str, int]], size_mib: int, add_mib: int
+) -> None:
+    devices = [{"path": path, "size_bytes": size << 20, "used_bytes": 0} for path, size in swap]
+    result = plan(host(memory, memory - 0.4, swap=devices))["swap"]
+    assert (result["size_bytes"] >> 20, result["add_bytes"] >> 20) == (size_mib, add_mib)
+
+
+def test_swap_auto_counts_the_memory_that_a_control_group_leaves() -> None:
+    result = plan(host(24, 2.0, memory__limit_bytes=2 * GIB))
+    assert result["swap"]["size_bytes"] == 2816 << 20
+    assert result["jobs"] == 2
+
+
+def test_a_smaller_swap_file_is_not_counted_at_its_old_size() -> None:
+    big = [{"path": "/swapfile", "size_bytes": 8 * GIB, "used_bytes": 0}]
+    result = plan(host(3.7, 1.0, swap=big), swap_size="1G")
+    assert result["swap"] == {"path": "/swapfile", "size_bytes": GIB, "add_bytes": 0, "free_bytes": GIB}
+    assert result["jobs"] == 1
+
+
+def test_swap_size_in_every_way_it_is_written() -> None:
+    assert {plan(swap_size=wish)["swap"]["size_bytes"] for wish in ("2G", "2048M", 2048, "2 GiB")} == {2 * GIB}
+    with pytest.raises(CpufleetError, match="swap_size is 'big', which is not a size"):
+        plan(swap_size="big")
+
+
+def test_a_second_run_needs_nothing() -> None:
+    first = plan(with_disk(host(), 100))
+    identity = first["wheel"]["identity"]
+    assert [entry["needed"] for entry in first["disk"]] == [8 * GIB + 269_060_552]
+    state = {
+        "current": "d1",
+        "wheels": {identity[:12]: {"identity": identity}},
+        "releases": {"0.6.5-abc": {"wheel": identity}},
+        "deployments": {"d1": {"model_sha256": MODEL["sha256"]}},
+        "unfinished": [],
+    }
+    # Hardly any memory and disk are left while the service runs: neither may be asked for again.
+    ours = {**LISTENER, "process": "python", "unit": "vllm.service"}
+    again = plan(with_disk(host(3.7, 0.4, listeners=[ours]), 0.1), state=state, swap_size="0")
+    assert again["wheel"]["identity"] == identity
+    assert (again["refused"], again["disk"], again["builder"], again["jobs"], again["minutes"]) == ([], [], False, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "needed"),
+    [
+        ({}, 8 * GIB + 269_060_552),
+        ({"wheels": True}, 3 * GIB + 269_060_552),
+        ({"wheels": True, "releases": True}, 269_060_552),
+        ({"wheels": True, "releases": True, "deployments": True}, 0),
+        ({"deployments": True}, 8 * GIB),
+    ],
+    ids=["bare", "built", "installed", "served", "other release"],
+)
+def test_what_is_finished_needs_no_more_space(state: dict[str, bool], needed: int) -> None:
+    identity = plan()["wheel"]["identity"]
+    there = {
+        "wheels": {identity[:12]: {}},
+        "releases": {"r": {"wheel": identity}},
+        "deployments": {"d": {"model_sha256": MODEL["sha256"]}},
+    }
+    result = plan(state={**NOTHING, **{key: there[key] for key in state}})
+    assert sum(entry["needed"] for entry in result["disk"]) == needed
+
+
+def test_a_model_on_the_host_is_not_copied() -> None:
+    (disk,) = plan(model_source="host")["disk"]
+    assert disk["needed"] == 8 * GIB
+
+
+def test_filesystems_are_added_up_by_mount() -> None:
+    disks = {
+        "/opt/vllm": {"mount": "/opt", "free_bytes": 9 * GIB},
+        "/swapfile": {"mount": "/", "free_bytes": GIB // 2},
+    }
+    result = plan(host(3.7, 3.3, disks=disks))
+    assert [(entry["mount"], entry["paths"], entry["needed"] >> 20) for entry in result["disk"]] == [
+        ("/opt", ["/opt/vllm"], 8448),
+        ("/", ["/swapfile"], 1024),
+    ]
+    assert [entry["text"] for entry in result["refused"]] == [
+        "the filesystem at / has 512 MiB free but 1.0 GiB are needed for /swapfile. "
+        "Free space there, enlarge it, or move vllm_root to a larger disk."
+    ]
+
+
+def test_a_torch_override_is_recorded_and_changes_the_identity() -> None:
+    result = plan(torch_version="2.13.0+cpu")
+    assert result["torch"] == {"version": "2.13.0+cpu", "pin": "2.5.1+cpu", "overridden": True}
+    assert reason(result, "torch") == "2.13.0+cpu: torch_cpu_version overrides the release's pin 2.5.1+cpu"
+    assert result["wheel"]["identity"] != plan()["wheel"]["identity"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "gpus", "version", "edits"),
+    [
+        ("auto", [], "0.6.5", []),
+        ("auto", ["NVIDIA T4"], "0.6.5", ["platform_patch", "config_patch"]),
+        ("auto", ["NVIDIA T4"], "0.28.0", []),  # there a GPU cannot win over a version that says cpu
+        ("always", [], "0.6.5", ["platform_patch", "config_patch"]),
+        ("never", ["NVIDIA T4"], "0.6.5", []),
+    ],
+)
+def test_the_policy_of_edits(policy: str, gpus: list[str], version: str, edits: list[str]) -> None:
+    result = plan(host(gpus=gpus), version=version, platform_patch=policy)
+    assert result["edits"] == edits
+    assert result["wheel"]["inputs"]["edits"] == edits
+
+
+def test_known_fixes_are_applied_and_part_of_the_identity() -> None:
+    fixed, bare = plan(version="0.32.0"), plan(version="0.32.0", known_fixes=False)
+    assert (fixed["edits"], bare["edits"]) == (["slot-mapping-arguments"], [])
+    assert fixed["wheel"]["identity"] != bare["wheel"]["identity"]
+
+
+@pytest.mark.parametrize("wishes", [{"jobs": 1}, {"port": 9000}, {"dtype": "float32"}, {"swap_size": "4G"}])
+def test_how_a_wheel_is_built_and_served_does_not_change_its_identity(wishes: dict[str, Any]) -> None:
+    assert plan(**wishes)["wheel"]["identity"] == plan()["wheel"]["identity"]
+
+
+def test_an_avx512_build_of_an_old_release_takes_onednn_and_no_switch() -> None:
+    inputs = plan(isa_class="avx512")["wheel"]["inputs"]
+    assert (inputs["onednn"], inputs["flags"]) == ("v3.6", {"VLLM_TARGET_DEVICE": "cpu"})
+
+
+@pytest.mark.parametrize(
+    ("version", "requires", "listed", "fits"),
+    [
+        ("3.11.2", ">=3.9", [], True),
+        ("3.8.10", ">=3.9", [], False),
+        ("3.15.0", ">=3.10,<3.15", [], False),
+        ("3.14.9", ">=3.10,<3.15", [], True),
+        ("3.12.1", ">=3.9", ["3.9", "3.12"], True),
+        ("3.13.1", ">=3.9", ["3.9", "3.12"], False),
+        ("3.10.0", "", [], True),
+    ],
+)
+def test_python_ranges(version: str, requires: str, listed: list[str], fits: bool) -> None:
+    assert in_range(version, {"python_requires": requires, "python_supported": listed}) is fits
+
+
+def test_the_newest_fitting_python_wins_and_its_gaps_are_named() -> None:
+    pythons = [
+        {"path": "/usr/bin/python3.9", "version": "3.9.19", "venv": True, "headers": True},
+        {"path": "/usr/bin/python3.12", "version": "3.12.3", "venv": False, "headers": False},
+        {"path": "/usr/local/bin/python3.13", "version": "3.13.1", "venv": True, "headers": True},
+    ]
+    found = plan(host(pythons=pythons))["python"]
+    assert found == {
+        "path": "/usr/bin/python3.12",
+        "version": "3.12.3",
+        "from": "system",
+        "missing": ["venv", "headers"],
+    }
+
+
+def test_compilers_pair_by_version_and_plain_names_win() -> None:
+    found = paired_compilers(
+        [
+            {"path": "/usr/bin/g++-12", "language": "c++", "version": "12.3.0"},
+            {"path": "/usr/bin/g++", "language": "c++", "version": "11.4.0"},
+            {"path": "/usr/bin/g++-11", "language": "c++", "version": "11.4.0"},
+            {"path": "/usr/bin/gcc", "language": "c", "version": "11.4.0"},
+            {"path": "/usr/bin/gcc-13", "language": "c", "version": "13.1.0"},
+        ]
+    )
+    assert found == {"11.4.0": ("/usr/bin/g++", "/usr/bin/gcc")}
+
+
+@pytest.mark.parametrize(
+    ("os_id", "os_version", "compilers", "release", "chosen"),
+    [
+        ("ubuntu", "22.04", GCC_11, "0.28.0", ("12.3.0", "distribution", ["g++-12", "gcc-12"])),
+        ("ubuntu", "22.04", GCC_11, "0.6.5", ("11.4.0", "host", [])),
+        ("ubuntu", "24.04", [], "0.28.0", ("13.3.0", "distribution", ["g++", "gcc"])),
+        ("debian", "13", [], "0.28.0", ("14.2.0", "distribution", ["g++", "gcc"])),
+    ],
+)
+def test_the_compiler_meets_the_hard_floor(
+    os_id: str, os_version: str, compilers: list[dict[str, str]], release: str, chosen: tuple[str, str, list[str]]
+) -> None:
+    here = host(os__id=os_id, os__version=os_version, compilers=compilers)
+    found = plan(here, version=release)["compiler"]
+    assert (found["version"], found["from"], found["packages"]) == chosen
+
+
+def test_versions_compare_as_numbers() -> None:
+    assert version_key("12.10.0") > version_key("12.3") > version_key("9")
+    assert version_key("2.5.1+cpu") == (2, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "memory", "expected"),
+    [
+        ({}, 24, (269_060_552, 4, 8192)),
+        ({}, 3.7, (269_060_552, 1, 8192)),
+        ({"dtype": "float32"}, 24, (538_121_104, 4, 8192)),
+        ({"dtype": "half"}, 24, (269_060_552, 4, 8192)),
+        ({"kv_cache_gib": "2"}, 24, (269_060_552, 2, 8192)),
+        ({"max_model_len": "1024"}, 24, (269_060_552, 4, 1024)),
+    ],
+)
+def test_memory_of_the_service(wishes: dict[str, Any], memory: float, expected: tuple[int, int, int]) -> None:
+    found = plan(host(memory), **wishes)["model"]
+    assert (found["weights_bytes"], found["kv_cache_gib"], found["max_model_len"]) == expected
+
+
+def test_the_context_is_what_one_sequence_may_fill() -> None:
+    wide = {**MODEL, "context": 131_072, "kv_bytes_per_token": 131_072}
+    assert plan(host(3.7, 3.3), model=wide)["model"]["max_model_len"] == 8192  # 1 GiB of 128 KiB each
+
+
+def test_a_control_group_limit_bounds_the_service() -> None:
+    result = plan(host(24, memory__limit_bytes=2 * GIB), model={**MODEL, "weights_bytes": GIB})
+    assert [entry["code"] for entry in result["refused"]] == ["model_memory"]
+    assert result["model"]["memory_max_bytes"] == 2 * GIB
+
+
+@pytest.mark.parametrize(
+    ("listener", "wishes", "refused"),
+    [
+        ({"unit": "vllm.service"}, {}, False),
+        ({"unit": "vllm.service"}, {"unit": "other.service"}, True),
+        ({"port": 8001}, {}, False),
+        ({"address": "192.0.2.7"}, {}, False),
+        ({"address": "192.0.2.7"}, {"address": "0.0.0.0"}, True),
+        ({"address": "::"}, {}, True),
+        ({"pid": None, "user": "vllm", "unit": ""}, {}, False),
+    ],
+)
+def test_whose_port_it_is(listener: dict[str, Any], wishes: dict[str, Any], refused: bool) -> None:
+    result = plan(host(listeners=[{**LISTENER, **listener}]), **wishes)
+    assert bool(result["refused"]) is refused
+
+
+def test_filters_name_the_planners_and_turn_their_errors_into_ansibles() -> None:
+    filters = FilterModule().filters()
+    assert sorted(filters) == ["deployment_id", "fleet_table", "plan_host", "release_id", "resolve_date"]
+    inputs = (read("source-0.6.5"), ARCHIVE, NOTHING, MODEL)
+    assert filters["plan_host"](host(), *inputs, WISHES) == plan()
+    with pytest.raises(AnsibleFilterError, match="swap_size is 'big'"):
+        filters["plan_host"](host(), *inputs, {**WISHES, "swap_size": "big"})
+    with pytest.raises(AnsibleFilterError, match="plan_host: the input is not as documented: KeyError\\('cpu'\\)"):
+        filters["plan_host"]({}, *inputs, WISHES)
