@@ -86,14 +86,14 @@ def start_docker() -> bool:
         run(*as_root("systemctl", "start", "docker"))
         return False if wait_for_docker(30) else fail("Docker runs but does not answer you: run as root")
     log = cache() / "dockerd.log"
-    command = as_root("dockerd", "--group", str(os.getgid()), "--pidfile", "/var/run/docker.pid")
+    # The group is the caller's, so that a caller who is not root may use the socket.
+    command = as_root("dockerd", "--group", str(os.getgid()), "--pidfile", str(cache() / "dockerd.pid"))
     with log.open("wb") as stream:
         daemon = subprocess.Popen(
             command, stdout=stream, stderr=stream, stdin=subprocess.DEVNULL, start_new_session=True
         )
     if not wait_for_docker(60, daemon):
         fail(f"dockerd did not start; its last line: {last_line(log)} (all of it in {log})")
-    (cache() / "dockerd.pid").write_text(run("cat", "/var/run/docker.pid").stdout, encoding="ascii")
     return True
 
 
@@ -114,14 +114,15 @@ def stop_docker() -> None:
     file = cache() / "dockerd.pid"
     if not file.exists():
         return
-    pid = int(file.read_text(encoding="ascii"))
-    file.unlink()
-    if "dockerd" in run("ps", "-o", "comm=", "-p", str(pid), check=False).stdout:
-        run(*as_root("kill", "-TERM", str(pid)), check=False)
-        for _ in range(60):
-            if not Path(f"/proc/{pid}").exists():
-                return
-            time.sleep(0.5)
+    pid = file.read_text(encoding="ascii").strip()
+    process = Path("/proc") / pid
+    if not (process / "comm").exists() or (process / "comm").read_text(encoding="utf-8").strip() != "dockerd":
+        return
+    run(*as_root("kill", "-TERM", pid), check=False)
+    for _ in range(120):
+        if not process.exists():
+            return
+        time.sleep(0.5)
 
 
 def last_line(log: Path) -> str:

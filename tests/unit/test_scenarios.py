@@ -1,0 +1,73 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Molecule calls a scenario without tests successful: here it is a failure, as is one that CI leaves out."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from scripts.lib import suite
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SCENARIOS = sorted(file.parent for file in (REPOSITORY / "molecule").glob("*/molecule.yml"))
+
+
+def count_tests(folder: Path) -> int:
+    """Return how many test functions that take a host the files in ``folder``/tests define."""
+    found = 0
+    for file in (folder / "tests").glob("test_*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                found += any(argument.arg == "host" for argument in node.args.args)
+    return found
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda folder: folder.name)
+def test_every_scenario_has_tests(scenario: Path) -> None:
+    assert count_tests(scenario), (
+        f"molecule/{scenario.name} has no test that looks at a host. Add tests/test_*.py there, or remove the scenario."
+    )
+
+
+def test_a_folder_that_is_no_scenario_is_named() -> None:
+    strays = [
+        folder.name
+        for folder in sorted((REPOSITORY / "molecule").iterdir())
+        if folder.is_dir() and folder.name not in ("shared", "__pycache__", "resources")
+        if not (folder / "molecule.yml").exists()
+    ]
+    assert not strays, f"molecule/{strays} have no molecule.yml, so nothing runs them. Add it, or remove the folders."
+
+
+def test_the_suite_runs_every_scenario_and_the_whole_chain_last() -> None:
+    listed = suite.scenarios(REPOSITORY)
+    assert sorted(listed) == [folder.name for folder in SCENARIOS]
+    assert "default" not in listed[:-1]
+
+
+def test_scenarios_are_found_by_listing(tmp_path: Path) -> None:
+    for name in ("default", "swap", "zeta"):
+        (tmp_path / "molecule" / name).mkdir(parents=True)
+        (tmp_path / "molecule" / name / "molecule.yml").touch()
+    (tmp_path / "molecule" / "shared").mkdir()
+    assert suite.scenarios(tmp_path) == ["swap", "zeta", "default"]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("def test_a(host): ...", 1),
+        ("def test_a(): ...", 0),
+        ("def helper(host): ...", 0),
+        ("class TestX:\n    def test_a(self, host): ...", 1),
+    ],
+)
+def test_the_guard_can_fail(tmp_path: Path, source: str, found: int) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_x.py").write_text(source, encoding="utf-8")
+    assert count_tests(tmp_path) == found
