@@ -122,20 +122,35 @@ def step(name: str, command: Sequence[str], **more: str) -> None:
 
 
 def lint() -> None:
-    """Check form: YAML, Python, types, Ansible, documentation, changelog, and what may not be committed."""
+    """Check form: YAML, Python, types, Ansible, documentation, changelog, and what may not be committed.
+
+    All of it is run even when one part is red: each part is short, and a person mends them together.
+    """
     problems = guards.check(REPOSITORY)
-    if problems:
-        raise RedError("the guards found:\n" + "\n".join(problems))
-    step("yamllint", ["yamllint", "--strict", "."])
-    step("ruff check", ["ruff", "check", "."])
-    step("ruff format", ["ruff", "format", "--check", "."])
+    red = ["the guards found:\n" + "\n".join(problems)] if problems else []
+    for name, command in linters():
+        try:
+            step(name, command)
+        except RedError as error:
+            red.append(str(error))
+    if red:
+        raise RedError("; ".join(red))
+
+
+def linters() -> list[tuple[str, list[str]]]:
+    """Return name and command of every linter."""
     packages = [word for package in MYPY_PACKAGES for word in ("-p", f"{COLLECTION}.{package}")]
-    # ansible ships no types; everything that is ours is checked strictly.
-    step("mypy plugins", ["mypy", "--disable-error-code=import-untyped", *packages])
-    step("mypy scripts", ["mypy", *MYPY_TARGETS])
-    step("antsibull-docs", ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "."])
-    step("antsibull-changelog", ["antsibull-changelog", "lint"])
-    step("ansible-lint", ["ansible-lint", "--offline"])
+    return [
+        ("yamllint", ["yamllint", "--strict", "."]),
+        ("ruff check", ["ruff", "check", "."]),
+        ("ruff format", ["ruff", "format", "--check", "."]),
+        # ansible ships no types; everything that is ours is checked strictly.
+        ("mypy plugins", ["mypy", "--disable-error-code=import-untyped", *packages]),
+        ("mypy scripts", ["mypy", *MYPY_TARGETS]),
+        ("antsibull-docs", ["antsibull-docs", "lint-collection-docs", "--plugin-docs", "."]),
+        ("antsibull-changelog", ["antsibull-changelog", "lint"]),
+        ("ansible-lint", ["ansible-lint", "--offline"]),
+    ]
 
 
 def pytest(folder: str, marks: str) -> None:
