@@ -12,7 +12,9 @@ import re
 
 __all__ = ("Failure", "Progress", "classify", "progress", "progress_line")
 
-STEP = re.compile(r"^\[(\d+)/(\d+)\]", re.MULTILINE)
+# Steps of fetching a dependency (CMake's FetchContent) are counted apart and come before the first compiled file.
+STEP = re.compile(r"^\[(\d+)/(\d+)\](?!.*-populate')", re.MULTILINE)
+KILLED_STATUS = 128 + 9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +40,7 @@ KINDS: tuple[tuple[str, str, str, str], ...] = (
     (
         "memory",
         r"^.*(?:fatal error: Killed signal terminated program|cc1plus.*Killed|Killed\s+\(program cc1plus\)|"
-        r"virtual memory exhausted|out of memory allocating).*$",
+        r"terminated with signal 9 \[Killed\]|virtual memory exhausted|out of memory allocating).*$",
         "the compiler was killed for want of memory",
         "Add swap (swap_size) or lower vllm_source_build_jobs",
     ),
@@ -50,8 +52,9 @@ KINDS: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "compiler",
-        r"^.*(?:requires gcc/g\+\+ >= [\d.]+|GCC >= [\d.]+ is required|unrecognized command-line option|"
-        r"argument 'target' argument '\S+' is unknown).*$",
+        # "Disable AVX512-BF16 ISA support, requires ..." is a warning of builds that go on.
+        r"^(?!\s*Disable ).*(?:requires gcc/g\+\+ >= [\d.]+|GCC >= [\d.]+ is required|"
+        r"unrecognized command-line option|attribute .target. argument \S+ is unknown).*$",
         "the compiler is too old for this release",
         "Let the toolchain role install a newer one, or choose an older vllm_version",
     ),
@@ -83,7 +86,7 @@ KINDS: tuple[tuple[str, str, str, str], ...] = (
     ("isa", r"^.*vLLM CPU backend requires .*$", "the CPU lacks the instructions that vLLM needs", "Use another host"),
     (
         "source",
-        r"^.*(?:setuptools-scm was unable to detect version|error: .+|CMake Error.*|\w*Error: .*)$",
+        r"^.*(?:setuptools-scm was unable to detect version|error: .+|CMake Error.*|\w+Error: .*)$",
         "the source did not build",
         "Read the log on the host",
     ),
@@ -118,5 +121,8 @@ def classify(log: str, status: int | None) -> Failure:
         return Failure(
             "killed", "the build ended without a status, as after a reboot or a kill", "Run again: it goes on"
         )
+    if status == KILLED_STATUS:
+        text = f"the build was killed (exit status {status}), as the kernel does for want of memory"
+        return Failure("memory", text, KINDS[0][3])
     tail = " | ".join(line for line in log.strip().splitlines()[-3:])
     return Failure("unknown", f"exit status {status}: {tail[:400]}", "Read the log on the host")
