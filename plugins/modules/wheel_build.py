@@ -108,6 +108,7 @@ build:
       type: dict
 """
 
+import contextlib
 import glob
 import os
 import shutil
@@ -165,12 +166,17 @@ class Build:
         text = read_text(self.status_file, default="").strip()
         return int(text) if text.isdigit() else None
 
+    def interrupted(self) -> bool:
+        """Return whether a build was started that did not come to its end."""
+        return os.path.exists(self.started_file) and self.exit_status() is None
+
     def start(self) -> None:
         """Start the build as a unit of its own."""
         parameters = self.module.params
         for path in (self.status_file, self.log):
             if os.path.exists(path):
                 os.replace(path, path + ".old")
+        shutil.rmtree(os.path.join(self.folder, "dist"), ignore_errors=True)
         write_json(self.started_file, {"time": time.time(), "identity": parameters["identity"]})
         command = ["systemd-run", "--quiet", "--collect", f"--unit={self.unit}", f"--working-directory={self.folder}"]
         command += ["--property=Nice=5", "--property=OOMScoreAdjust=500", "--property=KillMode=control-group"]
@@ -194,9 +200,10 @@ class Build:
         """Put the built wheel and its manifest into the destination and return the manifest."""
         wheels = glob.glob(os.path.join(self.folder, "dist", "*.whl"))
         if len(wheels) != 1:
+            self.forget()
             raise CpufleetError(
                 f"The build left {len(wheels)} wheels in {self.folder}/dist instead of one",
-                f"Remove {self.folder}/dist and run again; the log is {self.log}",
+                f"Run again; the log is {self.log}",
             )
         name, content = os.path.basename(wheels[0]), read_bytes(wheels[0])
         os.makedirs(self.dest, mode=0o755, exist_ok=True)
@@ -209,8 +216,15 @@ class Build:
             "requires": wheel_requirements(name, content),
         }
         write_json(os.path.join(self.dest, "manifest.json"), manifest, 0o644)
+        self.forget()
         shutil.rmtree(os.path.join(self.folder, "dist"))
         return manifest
+
+    def forget(self) -> None:
+        """Remove the traces of a build that ended: the next call starts one where the wheel is gone again."""
+        for path in (self.status_file, self.started_file):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
     def fail(self, status: int | None) -> CpufleetError:
         """Return the error that tells why the build failed."""
@@ -241,8 +255,9 @@ def step(build: Build, attached: bool, check_mode: bool) -> tuple[bool, dict[str
             return True, build.describe("running", memory)
         status = build.exit_status()
         if status != 0 and not attached:
+            line = {"line": "goes on after an interruption"} if build.interrupted() else {}
             build.start()
-            return True, build.describe("running")
+            return True, {**build.describe("running"), **line}
         if status != 0:
             raise build.fail(status)
         manifest, changed = build.collect(), True
