@@ -1,0 +1,227 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""wheel_build: started, attached to, picked up, failed, killed; systemd is played here, the files are real."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+
+from tests.support.run_module import run_module
+from tests.unit.test_build_log import log
+from tests.unit.test_wheel import LIBRARY, wheel
+
+IDENTITY = "ab" * 32
+WHEEL = "vllm-0.6.5+cpu-cp311-cp311-linux_x86_64.whl"
+
+
+class Host:
+    """A build folder, and the systemd that would run the build."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.dest = folder / "build", folder / "wheels"
+        self.folder.mkdir()
+        self.active = False
+        self.started: list[list[str]] = []
+        self.refuse = ""
+
+    def run_command(self, command: list[str], **_options: Any) -> tuple[int, str, str]:
+        if command[0] == "systemctl":
+            state = "active" if self.active else "inactive"
+            return 0, f"ActiveState={state}\nMemoryCurrent={3 << 29 if self.active else '[not set]'}\n", ""
+        assert command[0] == "systemd-run"
+        if self.refuse:
+            return 1, "", self.refuse
+        self.started.append(command)
+        self.active = True
+        return 0, "", ""
+
+    def prints(self, text: str) -> None:
+        (self.folder / "build.log").write_text(text)
+
+    def ends(self, status: int | None, built: bool = False) -> None:
+        self.active = False
+        if built:
+            dist = self.folder / "dist"
+            dist.mkdir(exist_ok=True)
+            (dist / WHEEL).write_bytes(wheel(**{"vllm/_C.abi3.so": LIBRARY}))
+        if status is not None:
+            (self.folder / "status").write_text(f"{status}\n")
+
+    def run(self, check: bool = False, **arguments: Any) -> dict[str, Any]:
+        given = {
+            "identity": IDENTITY,
+            "source": str(self.folder / "source"),
+            "folder": str(self.folder),
+            "dest": str(self.dest),
+            "python": "/venv/bin/python",
+            "uv": "/tools/uv",
+            "environment": {"MAX_JOBS": "2", "CXX": "/usr/bin/g++"},
+            "manifest": {"isa": ["avx2"]},
+            **arguments,
+        }
+        return run_module("wheel_build", check=check, **given)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    here = Host(tmp_path)
+    monkeypatch.setattr(AnsibleModule, "run_command", here.run_command)
+    return here
+
+
+def test_a_build_from_start_to_wheel(host: Host) -> None:
+    first = host.run()
+    assert (first["changed"], first["build"]["phase"], first["build"]["line"]) == (True, "running", "configuring")
+    (command,) = host.started
+    assert f"--unit=cpufleet-build-{IDENTITY[:12]}.service" in command
+    assert [word for word in command if word.startswith("--setenv=")] == [
+        "--setenv=CXX=/usr/bin/g++",
+        "--setenv=MAX_JOBS=2",
+    ]
+    assert command[-7:] == [
+        "--wheel",
+        "--no-build-isolation",
+        "--python",
+        "/venv/bin/python",
+        "--out-dir",
+        str(host.folder / "dist"),
+        str(host.folder / "source"),
+    ]
+
+    host.prints(log("done-0.6.5").partition("[5/8]")[0])
+    second = host.run(attached=True)
+    assert second["build"]["phase"] == "running"
+    assert second["build"]["line"].startswith("4/8 50 % ETA ")
+    assert second["build"]["line"].endswith(", 1.5 GiB")
+
+    host.ends(0, built=True)
+    third = host.run(attached=True)
+    assert (third["changed"], third["build"]["phase"]) == (True, "done")
+    assert third["build"]["requirements"]["glibc"] == "2.29"
+    manifest = json.loads((host.dest / "manifest.json").read_text())
+    assert (manifest["identity"], manifest["file"], manifest["isa"]) == (IDENTITY, WHEEL, ["avx2"])
+    assert manifest["sha256"] == third["build"]["sha256"]
+    assert not (host.folder / "dist").exists()
+
+    again = host.run()
+    assert (again["changed"], again["build"]) == (False, third["build"])
+    assert again["diff"]["before"] == again["diff"]["after"]
+    assert len(host.started) == 1
+
+
+def test_a_running_build_is_attached_to_and_not_started_twice(host: Host) -> None:
+    host.run()
+    assert host.run()["build"]["phase"] == "running"
+    assert len(host.started) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "kind"),
+    [
+        ("memory-killed", 1, "memory"),
+        ("disk", 1, "disk"),
+        ("compiler-floor", 1, "compiler"),
+        ("network-cmake", 1, "network"),
+        ("source", 1, "source"),
+        ("ninja-resumed", 137, "memory"),
+        ("ninja-resumed", 5, "unknown"),
+        ("done-0.6.5", None, "killed"),
+    ],
+)
+def test_a_failure_has_its_kind_and_names_the_log(host: Host, name: str, status: int | None, kind: str) -> None:
+    host.run()
+    host.prints(log(name))
+    host.ends(status)
+    failed = host.run(attached=True)
+    assert (failed["failed"], failed["kind"], failed["log"]) == (True, kind, str(host.folder / "build.log"))
+    assert failed["msg"].startswith("The build of vLLM failed, ")
+    assert f"The whole log is {host.folder}/build.log on the host." in failed["msg"]
+    assert len(host.started) == 1
+
+
+def test_running_again_after_a_failure_starts_anew_and_keeps_the_old_log(host: Host) -> None:
+    host.run()
+    host.prints(log("source"))
+    host.ends(1)
+    assert host.run(attached=True)["failed"]
+    again = host.run()
+    assert (again["build"]["phase"], again["build"]["line"], len(host.started)) == ("running", "configuring", 2)
+    assert (host.folder / "build.log.old").read_text() == log("source")
+    assert not (host.folder / "status").exists()
+
+
+def test_a_killed_build_is_started_again_and_says_so(host: Host) -> None:
+    host.run()
+    host.prints(log("ninja-interrupted"))
+    host.ends(None)
+    again = host.run()
+    assert again["build"]["phase"] == "running"
+    assert again["build"]["line"] == "goes on after an interruption"
+    assert len(host.started) == 2
+
+
+def test_a_wheel_with_other_bytes_is_built_again(host: Host) -> None:
+    host.run()
+    host.ends(0, built=True)
+    host.run()
+    (host.dest / WHEEL).write_bytes(b"rotten")
+    again = host.run()
+    assert (again.get("failed"), again["build"]["phase"], len(host.started)) == (None, "running", 2)
+    host.ends(0, built=True)
+    assert host.run(attached=True)["build"]["phase"] == "done"
+
+
+def test_a_manifest_of_another_wheel_is_not_taken_for_this_one(host: Host) -> None:
+    host.run()
+    host.ends(0, built=True)
+    host.run()
+    other = host.run(identity="cd" * 32)
+    assert other["build"]["phase"] == "running"
+
+
+def test_a_build_that_left_no_wheel_fails_once_and_can_be_run_again(host: Host) -> None:
+    host.run()
+    host.ends(0)
+    failed = host.run(attached=True)
+    assert failed["msg"] == (
+        f"The build left 0 wheels in {host.folder}/dist instead of one. Run again; the log is {host.folder}/build.log."
+    )
+    assert host.run()["build"]["phase"] == "running"
+
+
+def test_a_wheel_of_an_earlier_build_does_not_stay_in_the_way(host: Host) -> None:
+    (host.folder / "dist").mkdir()
+    (host.folder / "dist" / "vllm-0.0.1-py3-none-any.whl").write_bytes(b"")
+    host.run()
+    host.ends(0, built=True)
+    assert host.run(attached=True)["build"]["wheel"] == str(host.dest / WHEEL)
+
+
+def test_killed_between_the_wheel_and_its_manifest_it_collects_again(host: Host) -> None:
+    host.run()
+    host.ends(0, built=True)
+    host.dest.mkdir()
+    shutil.copy(host.folder / "dist" / WHEEL, host.dest / WHEEL)
+    assert host.run()["build"]["phase"] == "done"
+
+
+def test_check_mode_starts_nothing(host: Host) -> None:
+    planned = host.run(check=True)
+    assert (planned["changed"], planned["build"]["phase"], host.started) == (True, "planned", [])
+    assert list(host.folder.iterdir()) == []
+
+
+def test_a_host_without_systemd_is_told(host: Host) -> None:
+    host.refuse = "System has not been booted with systemd as init system (PID 1). Can't operate."
+    assert host.run()["msg"] == (
+        f"Cannot start the build as cpufleet-build-{IDENTITY[:12]}.service: System has not been booted with systemd as "
+        "init system (PID 1). Can't operate. The host must run systemd; check systemctl --failed on it."
+    )
