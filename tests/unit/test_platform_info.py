@@ -263,6 +263,15 @@ def test_forced_platform_needs_no_suffix() -> None:
     assert codes(probe.plan_report(changed(force))) == []
 
 
+def test_forced_cpu_that_was_not_taken_is_not_blamed_on_the_version() -> None:
+    def force(told: dict[str, Any]) -> None:
+        told["installation"]["version"] = "0.6.5"
+        verdict(told, "cpu", True)
+        outside_plugin(told)
+
+    assert codes(probe.plan_report(changed(force))) == ["other_platform"]
+
+
 def test_cpu_build_beside_a_gpu_is_well_where_the_release_says_so() -> None:
     def both(told: dict[str, Any]) -> None:
         verdict(told, "cuda", True)

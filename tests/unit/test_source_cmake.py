@@ -102,6 +102,7 @@ def test_weak_hosts() -> None:
         ("9.10 VERSION_GREATER 9.9", True),
         ("12.3 VERSION_GREATER_EQUAL 12.3.0", True),
         ("12.2 VERSION_LESS 12.3", True),
+        ("12.3 VERSION_LESS 12.3", False),
         ("3 GREATER 20", False),
         ("EXISTS /proc/cpuinfo", False),
         ('A MATCHES "("', False),
@@ -112,6 +113,15 @@ def test_conditions(condition: str, holds: bool) -> None:
     (command,) = cmake.parse(f"if({condition})")
     rehearsal = cmake.Rehearsal("", variables={"SET": "yes"}, environment={"HOME_TOWN": ""})
     assert rehearsal.holds(command.arguments) is holds
+
+
+def test_one_branch_of_a_chain_is_entered() -> None:
+    text = "if(ON)\nset(A 1)\nelseif(ON)\nset(A 2)\nelseif(ON)\nset(A 3)\nelse()\nset(A 4)\nendif()"
+    assert cmake.Rehearsal("").run(cmake.parse(text)).variables["A"] == "1"
+    text = "if(OFF)\nset(A 1)\nelseif(ON)\nset(A 2)\nelseif(ON)\nset(A 3)\nelse()\nset(A 4)\nendif()"
+    assert cmake.Rehearsal("").run(cmake.parse(text)).variables["A"] == "2"
+    nested = "if(OFF)\nif(ON)\nset(A 1)\nelse()\nset(A 2)\nendif()\nendif()"
+    assert "A" not in cmake.Rehearsal("").run(cmake.parse(nested)).variables
 
 
 def test_compiler_floors_are_all_versions_that_conditions_name() -> None:

@@ -14,6 +14,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils import _source
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_build as build
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_requirements as requirements
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_runtime as runtime
+from ansible_collections.cpufleet.vllm.plugins.module_utils._edits import Edit, apply_edit
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_reading import Reading
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_tree import MemoryTree
 
@@ -133,6 +134,66 @@ def test_onednn(cmake: str, expected: tuple[str, str, str | None]) -> None:
     text = "execute_process(OUTPUT_VARIABLE CPUINFO)\n" + cmake
     found = build.onednn(reading(**{"cmake/cpu_extension.cmake": text}))
     assert (found["condition"], found["override"], found["tag"]) == expected
+
+
+HOST = "execute_process(OUTPUT_VARIABLE CPUINFO)\n"
+
+
+@pytest.mark.parametrize(
+    ("cmake", "generation"),
+    [
+        ('find_isa(${CPUINFO} "avx2" A)', "I0"),
+        ('find_isa(${CPUINFO} "avx2" A)\nfind_isa(${CPUINFO} "avx512_vnni" V)', "I1"),
+        ('find_isa(${CPUINFO} "avx512_vnni" V)\nfind_isa(${CPUINFO} "amx_bf16" X)', "I2"),
+        ('set(E $ENV{VLLM_CPU_AVX512})\nfind_isa(${CPUINFO} "amx_bf16" X)', "I3"),
+        ("define_extension_target(_C_AVX2)", "I4"),
+        ("define_extension_target(_C_AVX512)\ndefine_extension_target(_C_AVX2)", "I5"),
+    ],
+)
+def test_isa_generation_by_shape(cmake: str, generation: str) -> None:
+    text = f"{HOST}define_gpu_extension_target(_C)\n{cmake}\n"
+    read = reading(**{"cmake/cpu_extension.cmake": text})
+    assert build.isa(read)["generation"] == generation
+    assert read.unknown == []
+
+
+def test_a_refusal_counts_before_a_warning() -> None:
+    text = """
+if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14.1)
+  message(WARNING "slow")
+endif()
+if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12.3)
+  message(FATAL_ERROR "too old")
+endif()
+"""
+    found = build.compiler(reading(**{"cmake/cpu_extension.cmake": text}))
+    assert (found["floor"], found["hard"]) == ("12.3", True)
+    assert [(entry["floor"], entry["hard"]) for entry in found["conditions"]] == [("14.1", False), ("12.3", True)]
+
+
+@pytest.mark.parametrize(("asks", "methods"), [("is_cpu", {"awq": "ipex", "gptq": "ipex"}), ("is_xpu", {})])
+def test_ipex_that_is_for_other_hardware_is_not_counted(asks: str, methods: dict[str, str]) -> None:
+    text = f"""
+def override_quantization_method(cls, method):
+    if current_platform.{asks}() and method in ["awq", "gptq"]:
+        return cls.get_name()
+"""
+    files = {"csrc/cpu/torch_bindings.cpp": "", f"{runtime.METHODS}/ipex_quant.py": text}
+    assert runtime.quantization(reading(**files))["avx2"] == methods
+
+
+def test_edits_are_seen_through() -> None:
+    edit = Edit("by-hand", "setup.py", ("    return find_version()",), ('    return "1.2.3"',), 0, 1)
+    edited = apply_edit(b"def get_vllm_version():\n    return find_version()\n", edit)
+    read = reading(**{"setup.py": edited.decode()})
+    assert build.suffix(read) == "S0"
+    assert read.edits == ["by-hand"]
+    changed = edited.replace(b"1.2.3", b"1.2.4")
+    read = reading(**{"setup.py": changed.decode()})
+    assert build.suffix(read) == "S1"
+    assert read.unknown == [
+        "Cannot revert the edit by-hand in setup.py: what stands between its markers was changed by hand"
+    ]
 
 
 def test_arguments_by_use() -> None:
