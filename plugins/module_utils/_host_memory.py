@@ -128,11 +128,12 @@ def parse_swaps(text: str) -> tuple[SwapDevice, ...]:
     devices = []
     for line in text.splitlines():
         words = line.split()
-        if len(words) < 5 or not words[-3].isdigit():  # noqa: PLR2004 the header and anything that is not a device
+        if len(words) != 5 or not words[2].isdigit():  # noqa: PLR2004 the header is no device
             continue
-        path = unescape(" ".join(words[:-4]).replace(" (deleted)", ""))
-        size, used, priority = words[-3:]
-        devices.append(SwapDevice(path, _kind(path, words[-4]), int(size) * KIB, int(used) * KIB, int(priority)))
+        # The mark of an unlinked file stays in the path: whatever has that name now is another file.
+        path = unescape(words[0])
+        size, used, priority = (int(word) for word in words[2:])
+        devices.append(SwapDevice(path, _kind(path, words[1]), size * KIB, used * KIB, priority))
     return tuple(devices)
 
 

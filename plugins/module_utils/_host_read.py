@@ -147,6 +147,8 @@ def _container(root: Root) -> str:
 
 def _nearest(root: Root, path: str) -> str:
     place = os.path.normpath("/" + path.lstrip("/"))
+    if not root.live:  # a capture has few of the host's folders, but its mountinfo knows them all
+        return place
     while place != "/" and not root.exists(place):
         place = os.path.dirname(place)
     return place

@@ -117,7 +117,7 @@ class SwapHost:
             if step.verb == "allocate":
                 self._allocate(step, filesystem)
             elif step.verb == "format":
-                _mkswap(step.path)
+                _mkswap(step.path, step.size_bytes)
             elif step.verb == "fstab":
                 write_atomic(self.fstab, plan.fstab.encode("utf-8", "surrogateescape"))
             else:
@@ -155,7 +155,7 @@ class SwapHost:
     def _probe(self, filesystem: str) -> None:
         """Try swap of 1 MiB before writing gigabytes: whether the kernel takes it is only found by trying."""
         self._allocate(Step("allocate", self.work, MIB), filesystem)
-        _mkswap(self.work)
+        _mkswap(self.work, MIB)
         self._on(self.work)
         _syscall("swapoff", self.work)
 
@@ -182,7 +182,7 @@ class SwapHost:
         self.log(f"{path} was preallocated and taken for one with holes: writing it out")
         self._preallocated.discard(path)
         fill(path, self.log)
-        _mkswap(path)
+        _mkswap(path, os.stat(path).st_size)
 
 
 def _file_state(path: str, swaps: tuple[SwapDevice, ...]) -> FileState:
@@ -210,9 +210,9 @@ def _file_state(path: str, swaps: tuple[SwapDevice, ...]) -> FileState:
     )
 
 
-def _mkswap(path: str) -> None:
-    """Format with the system's mkswap, which also labels the file for SELinux."""
-    argv = ["mkswap", "-L", LABEL, path]
+def _mkswap(path: str, size: int) -> None:
+    """Format with the system's mkswap, which also labels the file for SELinux; it wants the size in KiB."""
+    argv = ["mkswap", "-L", LABEL, path, str(size // 1024)]
     environment = {**os.environ, "LC_ALL": "C", "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
     try:
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)  # noqa: S603

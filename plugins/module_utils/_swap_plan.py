@@ -170,10 +170,17 @@ def _file_steps(request: SwapRequest, state: SwapState, size: int) -> tuple[list
 def _inactive_steps(request: SwapRequest, target: FileState, size: int) -> list[Step]:
     """Put an inactive, formatted file in order where it is: there is no swap to lose."""
     whole = target.is_whole(size)
-    steps = [] if target.size_bytes == size else [Step("allocate", target.path, size)]
     # A file of ours that is whole only waits to be switched on; a foreign one gets our label while it can.
-    steps += [] if whole and (target.is_ours or not request.activate) else [Step("format", target.path, size)]
+    steps = [] if whole and (target.is_ours or not request.activate) else _resize(target, size)
     return [*steps, *_on(request, target.path)]
+
+
+def _resize(target: FileState, size: int) -> list[Step]:
+    """Keep header and file so that the header never covers more than there is: a boot in between must succeed."""
+    allocate, format_ = Step("allocate", target.path, size), Step("format", target.path, size)
+    if target.size_bytes == size:
+        return [format_]
+    return [allocate, format_] if target.size_bytes < size else [format_, allocate]
 
 
 def _name_inactive(request: SwapRequest, target: FileState, size: int, leftover: bool) -> tuple[str, str]:
@@ -198,7 +205,7 @@ def _active_steps(request: SwapRequest, state: SwapState, size: int) -> tuple[li
     _refuse_full_memory(state, leaving, "shrink", size)
     core = [Step("off", target.path)]
     if resize:
-        core += [Step("allocate", target.path, size), Step("format", target.path, size)]
+        core += _resize(target, size)
     core.append(Step("on", target.path))
     bridge = min(target.swap_bytes, size)
     steps = core if _may_go_without(state, bridge, size, resize) else _bridged(state, core, bridge)
