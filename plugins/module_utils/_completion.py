@@ -124,17 +124,18 @@ def summarise(events: Sequence[tuple[float, Event]], asked_at: float) -> Answer:
     Speed is that of decoding: tokens after the first, over the time after the first. Where the server does not tell
     how many tokens it made, each piece of text counts as one.
     """
-    errors = [event.error for _, event in events if event.error]
+    told = [event for _at, event in events]
+    errors = [event.error for event in told if event.error]
     if errors:
         raise CpufleetError(f"The server broke the answer off: {errors[0]}")
     pieces = [(at, event) for at, event in events if event.text or event.reasoning]
-    reasons = [event.finish_reason for _, event in events if event.finish_reason]
-    if not reasons and not any(event.done for _, event in events):
+    reasons = [event.finish_reason for event in told if event.finish_reason]
+    if not reasons and not any(event.done for event in told):
         raise CpufleetError("The stream ended before the answer was complete")
-    counted = [event.tokens for _, event in events if event.tokens is not None]
+    counted = [event.tokens for event in told if event.tokens is not None]
     tokens = counted[-1] if counted else len(pieces)
     first, last = (pieces[0][0], pieces[-1][0]) if pieces else (asked_at, asked_at)
-    text = "".join(event.text for _, event in pieces) or "".join(event.reasoning for _, event in pieces)
+    text = "".join(event.text for event in told) or "".join(event.reasoning for event in told)
     speed = (tokens - 1) / (last - first) if tokens > 1 and last > first else 0.0
     return Answer(text, reasons[-1] if reasons else "", tokens, round(first - asked_at, 4), round(speed, 2))
 

@@ -137,7 +137,7 @@ class Client:
             piece = self._read(response, sock, deadline)
             now = self._clock()
             events += [(now, read_event(data)) for data in parser.feed(piece)]
-            if not piece or any(event.done or event.error for _, event in events[-1:]):
+            if not piece or (events and (events[-1][1].done or events[-1][1].error)):
                 return events
 
     def _body(self, response: http.client.HTTPResponse, sock: socket.socket, deadline: float) -> str:

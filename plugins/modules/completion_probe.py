@@ -212,8 +212,7 @@ class Unit:
 
     def look(self) -> UnitState:
         """Return the state now, and remember the start that it belongs to."""
-        _, text, _ = self._run(show_command(self._name))
-        self.state = parse_unit(text)
+        self.state = parse_unit(self._run(show_command(self._name))[1])
         if self.state.invocation and self.state.invocation not in self._invocations:
             self._invocations.append(self.state.invocation)
         return self.state
@@ -229,8 +228,8 @@ class Unit:
         self.look()
         self._run(["journalctl", "--sync"])
         for invocation in [*self._invocations, ""]:
-            _, text, _ = self._run(journal_command(self._name, invocation), errors="replace")
-            found = first_cause(text.splitlines())
+            journal = self._run(journal_command(self._name, invocation), errors="replace")[1]
+            found = first_cause(journal.splitlines())
             if found is not None:
                 return found
         return None
@@ -335,7 +334,7 @@ def main() -> None:
             "expect": {"type": "str", "default": ""},
             "api_key_file": {"type": "path", "no_log": False},
             "timeout": {"type": "int", "default": 600},
-            "max_tokens": {"type": "int", "default": 32},
+            "max_tokens": {"type": "int", "default": 32, "no_log": False},
             "temperature": {"type": "float", "default": 0},
             "unit": {"type": "str", "default": ""},
         },

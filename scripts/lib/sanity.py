@@ -16,7 +16,7 @@ from pathlib import Path
 from scripts.lib import guards, venvs
 
 CORES = {"oldest": "ansible-core>=2.17,<2.18", "newest": "ansible-core>=2.17"}
-UNIT_PACKAGES = ("pytest>=8", "pytest-xdist", "pytest-mock", "pyyaml")
+UNIT_PACKAGES = ("mock", "pytest>=8", "pytest-forked", "pytest-mock", "pytest-xdist", "pyyaml")
 # ansible-test downloads a script that puts pip into its own venvs; Python carries one.
 GET_PIP = "import ensurepip\nensurepip.bootstrap()\n"
 
@@ -36,7 +36,7 @@ def steps(repository: Path, cache: Path) -> Iterator[tuple[str, list[str], Path]
         )
         yield (
             f"ansible-test units, {label} core",
-            [ansible_test, "units", "--requirements", "--python", python, "--color", "no"],
+            [ansible_test, "units", "--python", python, "--color", "no"],
             folder,
         )
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 MODULE = "ansible_collections.cpufleet.vllm.plugins.modules.completion_probe"
 KEY = "sk-very-secret-0123456789"
 CHAT = [{"role": "user", "content": "What is the capital of France?"}]
@@ -127,7 +126,7 @@ def server() -> Iterator[Server]:
 
 def probe(arguments: dict[str, Any], path: Path | None = None, **environment: str) -> dict[str, Any]:
     """Run the module in a process of its own, as Ansible does; return its result."""
-    variables = {**os.environ, "PYTHONPATH": str(REPOSITORY / ".ansible/collections"), **environment}
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
     if path is not None:
         variables["PATH"] = f"{path}:{variables['PATH']}"
     command = [sys.executable, "-m", MODULE]
