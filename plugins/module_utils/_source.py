@@ -205,10 +205,11 @@ def _known_fixes(reading: Reading) -> list[dict[str, Any]]:
 
 def _note_gaps(reading: Reading, facts: dict[str, Any]) -> None:
     """Note every fact that stayed without an answer, and a tree that is newer than this reader."""
-    if reading.tree.kind == "wheel":
-        reading.note("a wheel holds no build files: compiler, oneDNN, ISA variants and suffix cannot be read from it")
+    wheel = reading.tree.kind == "wheel"
+    if wheel:
+        reading.note("a wheel holds no build files: compiler, oneDNN, suffix and Rust cannot be read from it")
     for name in ("version", "python_requires", "torch_cpu", "detection", "suffix", "rust"):
-        if facts[name] is None:
+        if facts[name] is None and not (wheel and name in ("suffix", "rust")):
             reading.note(f"{name} was not found")
     version = facts["version"]
     if version and version_key(version)[:3] > version_key(NEWEST_KNOWN):

@@ -125,10 +125,10 @@ def _after(command: cmake.Command, word: str) -> str | None:
 def isa(reading: Reading) -> dict[str, Any]:
     """Return generation, the libraries that an x86 build makes, how one is chosen, and the build's switches."""
     text = reading.text(CPU_CMAKE) or ""
-    made = rehearse(reading, "amx").targets
+    made = rehearse(reading, "amx").targets or _packed_libraries(reading)
     named = [name.removeprefix("vllm.") for name in _extension_names(reading.python(SETUP, as_is=True))]
     targets = [name for name in made if not named or name in named]
-    if "_C" in made:
+    if made.get("_C"):
         reading.saw("isa", CPU_CMAKE, made["_C"])
     selection = {name: _library(reading, name) for name in FLAGS}
     return {
@@ -138,6 +138,15 @@ def isa(reading: Reading) -> dict[str, Any]:
         "selection": selection,
         "switches": sorted(set(re.findall(r"ENV\{(VLLM_CPU_\w+)\}", text))),
     }
+
+
+def _packed_libraries(reading: Reading) -> dict[str, int]:
+    """Return the kernel libraries that a wheel lists, in the order in which a build makes them."""
+    records = [name for name in getattr(reading.tree, "content", ()) if name.endswith(".dist-info/RECORD")]
+    found = {
+        match for name in records for match in re.findall(r"^vllm/(_C\w*)\.[^,]*so,", reading.text(name) or "", re.M)
+    }
+    return {name: 0 for name in ("_C", "_C_AVX512", "_C_AVX2") if name in found}
 
 
 def _isa_generation(reading: Reading, text: str, made: list[str]) -> str | None:
@@ -154,6 +163,8 @@ def _isa_generation(reading: Reading, text: str, made: list[str]) -> str | None:
         for generation, mark in marks:
             if mark in text:
                 return generation
+    if reading.tree.kind == "wheel":
+        return None  # one library can be of four generations
     reading.note(f"{CPU_CMAKE} builds {', '.join(made)}, which is no set of libraries known here")
     return None
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,27 @@ def test_no_source_is_a_failure_that_says_what_to_do(tmp_path: Path) -> None:
         "msg": f"Cannot read {tmp_path} as a vLLM source: it holds no vllm/__init__.py. Name the folder that contains "
         "setup.py and the folder vllm, or an archive of it.",
     }
+
+
+def test_a_wheel_tells_what_its_files_do(tmp_path: Path) -> None:
+    wheel = tmp_path / "vllm-0.32.0+cpu-cp38-abi3-linux_x86_64.whl"
+    metadata = "Name: vllm\nVersion: 0.32.0+cpu\nRequires-Python: >=3.11\n"
+    requires = 'Requires-Dist: torch==2.13.0+cpu; platform_machine == "x86_64"\nRequires-Dist: x; extra == "audio"\n'
+    libraries = ("_C_AVX2.abi3.so", "_C.abi3.so", "_C_AVX512.abi3.so", "fs_io_C.abi3.so")
+    with zipfile.ZipFile(wheel, "w") as content:
+        content.writestr("vllm/__init__.py", "")
+        content.writestr("vllm-0.32.0+cpu.dist-info/METADATA", metadata + requires + "\nRequires-Dist: not-this\n")
+        content.writestr("vllm-0.32.0+cpu.dist-info/RECORD", "".join(f"vllm/{name},sha256=x,1\n" for name in libraries))
+    source = run_module("source_info", path=wheel)["source"]
+    assert (source["source_kind"], source["version"], source["python_requires"]) == ("wheel", "0.32.0+cpu", ">=3.11")
+    assert (source["torch_cpu"], source["requirements"]["cpu"]) == (
+        "2.13.0+cpu",
+        ['torch==2.13.0+cpu ; platform_machine == "x86_64"'],
+    )
+    assert source["isa"]["generation"] == "I5"
+    assert source["isa"]["targets"] == ["_C", "_C_AVX512", "_C_AVX2"]
+    assert any(line.startswith("a wheel holds no build files") for line in source["unknown"])
+    assert not [line for line in source["unknown"] if line.startswith("suffix")]
 
 
 def test_broken_project_file_is_a_failure(tmp_path: Path) -> None:
