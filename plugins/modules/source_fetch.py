@@ -62,6 +62,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+downloaded:
+  description: Whether the file was downloaded now.
+  returned: always
+  type: bool
 source_archive:
   description: The verified file.
   returned: always
@@ -81,6 +85,7 @@ source_archive:
       type: str
 """
 
+import http.client
 import os
 import shutil
 import sys
@@ -103,6 +108,8 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
 
 ATTEMPTS = 5
 CHUNK = 1 << 18
+# Asking again does not help: wrong address, no permission, gone.
+FINAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 def find_uv(given: str | None) -> str:
@@ -135,29 +142,39 @@ def ask_index(module: AnsibleModule, version: str) -> Archive:
 
 def download(url: str, dest: str, timeout: int) -> None:
     """Fetch ``url`` into ``dest``, going on from what is there; raise CpufleetError after ATTEMPTS tries."""
-    cause = ""
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            time.sleep(min(2**attempt, 20))
-        have = os.path.getsize(dest) if os.path.exists(dest) else 0
-        try:
-            answer = open_url(url, headers={"Range": f"bytes={have}-"} if have else None, timeout=timeout)
-            resumed = answer.getcode() == HTTPStatus.PARTIAL_CONTENT
-            with open(dest, "ab" if resumed else "wb") as stream:
-                shutil.copyfileobj(answer, stream, CHUNK)
-            length = answer.headers.get("Content-Length")
-            if length is None or os.path.getsize(dest) >= int(length) + (have if resumed else 0):
-                return
-            cause = "the connection was cut"
-        except (OSError, urllib.error.HTTPError) as error:
-            if getattr(error, "code", 0) == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return
-            cause = str(error)
+    tries, cause, passing = 0, "", True
+    while passing and tries < ATTEMPTS:
+        if tries:
+            time.sleep(min(2**tries, 20))
+        tries += 1
+        cause, passing = fetch_rest(url, dest, timeout)
+        if not cause:
+            return
     raise CpufleetError(
-        f"Cannot download {url}: {cause} ({ATTEMPTS} tries)",
+        f"Cannot download {url}: {cause} (tries: {tries})",
         "Check the connection and proxy of the controller",
         url=url,
     )
+
+
+def fetch_rest(url: str, dest: str, timeout: int) -> tuple[str, bool]:
+    """Fetch what ``dest`` lacks of ``url``; return why that failed ("" when it did not), and whether that may pass."""
+    have = os.path.getsize(dest) if os.path.exists(dest) else 0
+    headers = {"Range": f"bytes={have}-"} if have else None
+    try:
+        # Some mirrors declare the archive's own compression as that of the transfer: take the bytes as they are.
+        answer = open_url(url, headers=headers, timeout=timeout, decompress=False)
+        resumed = answer.getcode() == HTTPStatus.PARTIAL_CONTENT
+        with open(dest, "ab" if resumed else "wb") as stream:
+            shutil.copyfileobj(answer, stream, CHUNK)
+    except urllib.error.HTTPError as error:
+        whole = bool(have) and error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+        return "" if whole else str(error), error.code not in FINAL
+    except (OSError, http.client.HTTPException) as error:
+        return str(error) or type(error).__name__, True
+    length = answer.headers.get("Content-Length")
+    cut = length is not None and os.path.getsize(dest) < int(length) + (have if resumed else 0)
+    return "the connection was cut" if cut else "", True
 
 
 def verify(path: str, expected: str) -> None:
@@ -175,7 +192,12 @@ def verify(path: str, expected: str) -> None:
 def fetch(module: AnsibleModule) -> tuple[dict[str, str], bool]:
     """Return the verified file's description and whether it was downloaded now."""
     cache, version, wanted = (module.params[key] for key in ("cache", "version", "sha256"))
-    os.makedirs(cache, exist_ok=True)
+    try:
+        os.makedirs(cache, exist_ok=True)
+    except OSError as error:
+        raise CpufleetError(
+            f"Cannot make the cache {cache}: {error.strerror}", "Set plan_cache to a folder that you may write to"
+        ) from error
     record = os.path.join(cache, f"vllm-{version}.json")
     known = read_json(record, default={})
     if known and os.path.isfile(known["path"]) and (not wanted or wanted == known["sha256"]):
