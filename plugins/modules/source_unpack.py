@@ -56,6 +56,7 @@ files:
 import os
 import shutil
 import tarfile
+import zlib
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
@@ -64,23 +65,32 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._io import sha256_fi
 
 def checked_members(archive: tarfile.TarFile, src: str) -> list[tarfile.TarInfo]:
     """Return the members without the archive's top folder; refuse anything that would leave the destination."""
-    members = []
+    members, links = [], {member.name for member in archive.getmembers() if member.issym()}
     for member in archive.getmembers():
-        name = member.name.partition("/")[2]
-        parts = member.name.split("/")
-        if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir() or member.issym()):
-            raise CpufleetError(f"Refused to unpack {src}: it holds {member.name!r}", "Use another source", path=src)
-        target = os.path.normpath(os.path.join(os.path.dirname(name), member.linkname)) if member.issym() else ""
-        if target.startswith(("/", "..")):
-            raise CpufleetError(
-                f"Refused to unpack {src}: {member.name!r} links outside", "Use another source", path=src
-            )
-        if name:
-            member.name = name
+        problem = member_problem(member, links)
+        if problem:
+            raise CpufleetError(f"Refused to unpack {src}: {problem}", "Use another source", path=src)
+        member.name = member.name.partition("/")[2]
+        if member.name:
             member.uid = member.gid = 0
             member.uname = member.gname = "root"
             members.append(member)
     return members
+
+
+def member_problem(member: tarfile.TarInfo, links: set[str]) -> str:
+    """Return why ``member`` may not be unpacked, or ""; ``links`` are the names of all symbolic links."""
+    parts = member.name.split("/")
+    if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir() or member.issym()):
+        return f"it holds {member.name!r}"
+    # What a link leads to is judged by its text below, which only holds where no folder above it is a link.
+    if any("/".join(parts[:count]) in links for count in range(1, len(parts))):
+        return f"{member.name!r} lies behind a link"
+    if member.issym():
+        target = os.path.normpath(os.path.join("/".join(parts[1:-1]), member.linkname))
+        if target.startswith("/") or target.split("/")[0] == "..":
+            return f"{member.name!r} links outside"
+    return ""
 
 
 def unpack(src: str, sha256: str, dest: str) -> int:
@@ -91,19 +101,20 @@ def unpack(src: str, sha256: str, dest: str) -> int:
             f"Refused to unpack {src}: its SHA-256 is {found}, expected {sha256}", "Copy the file again", path=src
         )
     partial = dest + ".partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    os.makedirs(partial, mode=0o755)
     try:
+        shutil.rmtree(partial, ignore_errors=True)
+        os.makedirs(partial, mode=0o755)
         with tarfile.open(src) as archive:
             members = checked_members(archive, src)
             archive.extractall(partial, members)  # noqa: S202 - every member was checked
-    except (OSError, tarfile.TarError) as error:
-        shutil.rmtree(partial, ignore_errors=True)
+        os.replace(partial, dest)
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise CpufleetError(
             f"Cannot unpack {src} into {dest}: {error}", "Check the free space there and run again", path=src
         ) from error
-    os.replace(partial, dest)
-    return len(members)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return sum(not member.isdir() for member in members)
 
 
 def main() -> None:
