@@ -36,7 +36,9 @@ def restart(host: Any) -> Callable[[], None]:
 
     def perform() -> None:
         name = host.backend.host
-        subprocess.run(["docker", "restart", "--time", "20", name], check=True, capture_output=True)
+        # systemd takes SIGTERM as a wish to be started again; this signal shuts the host down.
+        for command in (["kill", "--signal", "SIGRTMIN+3"], ["wait"], ["start"]):
+            subprocess.run(["docker", *command, name], check=True, capture_output=True, timeout=90)
         command = ["docker", "exec", name, "systemctl", "is-system-running", "--wait"]
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:

@@ -213,7 +213,10 @@ def wait_for_host(name: str, seconds: int = 60) -> str:
 
 def restart_host(name: str) -> None:
     """Restart host ``name`` as a reboot would, and wait until it has booted."""
-    run("docker", "restart", "--time", "20", name)
+    # systemd takes SIGTERM as a wish to be started again; this signal shuts the host down.
+    run("docker", "kill", "--signal", "SIGRTMIN+3", name)
+    run("docker", "wait", name)
+    run("docker", "start", name)
     wait_for_host(name)
 
 

@@ -82,7 +82,7 @@ class Hosts:
     def touched(self, host: str) -> list[str]:
         """Return what differs on the host's own filesystem from the image, Ansible's leavings apart."""
         lines = bench.run("docker", "diff", host).stdout.splitlines()
-        return [line for line in lines if not ANSIBLE_LEAVES.match(line)]
+        return sorted(line for line in lines if not ANSIBLE_LEAVES.match(line))
 
 
 @pytest.fixture
