@@ -34,6 +34,8 @@ SYSTEMD_FLAGS = (
     *("--cgroupns", "host"),
     *("--tmpfs", "/run"),
     *("--tmpfs", "/run/lock"),
+    # systemd shuts down at this signal; at Docker's own it only starts itself again.
+    *("--stop-signal", "SIGRTMIN+3"),
     # vLLM shares memory between its processes; Docker's 64 MB is less than any VM has.
     *("--shm-size", "1g"),
 )
@@ -213,10 +215,7 @@ def wait_for_host(name: str, seconds: int = 60) -> str:
 
 def restart_host(name: str) -> None:
     """Restart host ``name`` as a reboot would, and wait until it has booted."""
-    # systemd takes SIGTERM as a wish to be started again; this signal shuts the host down.
-    run("docker", "kill", "--signal", "SIGRTMIN+3", name)
-    run("docker", "wait", name)
-    run("docker", "start", name)
+    run("docker", "restart", "--time", "60", name)
     wait_for_host(name)
 
 

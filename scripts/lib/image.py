@@ -113,8 +113,10 @@ def _bootstrap(image: str, suite: str, cache: Path, as_root: Callable[..., list[
     if done.returncode:
         tail = log.read_text(errors="replace").strip().splitlines()[-3:]
         sys.exit(f"bench: mmdebstrap failed: {' / '.join(tail)} (all of it in {log})")
-    change = 'CMD ["/lib/systemd/systemd"]'
-    subprocess.run(["docker", "import", "--change", change, str(archive), image], check=True, stdout=subprocess.DEVNULL)
+    command = ["docker", "import", "--change", 'CMD ["/lib/systemd/systemd"]', str(archive), image]
+    imported = subprocess.run(command, capture_output=True, text=True, check=False)
+    if imported.returncode:
+        sys.exit(f"bench: Docker does not take the image: {imported.stderr.strip()}")
     subprocess.run(as_root("rm", "-f", str(archive)), check=True)
     print(f"bench: {image} made in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
 
