@@ -14,7 +14,7 @@ author:
   - The cpufleet maintainers (@cpufleet)
 description:
   - Makes a virtual environment and installs packages into it, in named stages. A finished stage is recorded in the
-    environment by the digest of its inputs, written last: an interrupted stage is never taken for a finished one.
+    environment by the digest of its inputs, written last, so that an interrupted stage is never taken for a finished one.
   - An environment whose interpreter does not run, or whose recorded inputs differ, is made anew.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
@@ -206,6 +206,13 @@ def build_request(module: AnsibleModule) -> EnvironmentRequest:
     """Return the request; files stand in it by their digests."""
     parameters, lock = module.params, module.params["lock"]
     wheels = [item for item in parameters["packages"] if item.startswith("/") and os.path.isfile(item)]
+    strangers = [item for item in parameters["packages"] if lock and not item.startswith("/")]
+    if strangers:
+        raise CpufleetError(
+            f"Cannot install {', '.join(strangers)} into {parameters['path']}: it is neither a wheel file nor in the lock "
+            f"{lock}",
+            "Put it into the lock",
+        )
     digests = [sha256_file(item) for item in wheels]
     if lock and os.path.exists(lock):
         digests.append(sha256_bytes(lock_subset(read_text(lock), tuple(parameters["only"])).encode()))
