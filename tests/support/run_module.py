@@ -18,7 +18,13 @@ from unittest import mock
 from ansible.module_utils import basic
 
 PACKAGE = "ansible_collections.cpufleet.vllm.plugins.modules"
-COLLECTIONS = Path(__file__).resolve().parents[2] / ".ansible" / "collections"
+REPOSITORY = Path(__file__).resolve().parents[2]
+# ansible-test runs a copy that lies below ansible_collections itself.
+COLLECTIONS = (
+    REPOSITORY.parents[2]
+    if REPOSITORY.parts[-3:-2] == ("ansible_collections",)
+    else REPOSITORY / ".ansible/collections"
+)
 
 
 class _Finished(Exception):  # noqa: N818 - it is no error
