@@ -57,7 +57,7 @@ def resolve_date(upload_time: str) -> str:
         day = datetime.datetime.strptime(upload_time[:10], "%Y-%m-%d").date()
     except ValueError as error:
         raise CpufleetError(
-            f"Cannot read the release date {upload_time!r}", "Set vllm_source_build_resolve_as_of to YYYY-MM-DD"
+            f"Cannot read the release date {upload_time!r}", "Set torch_cpu_resolve_as_of to YYYY-MM-DD"
         ) from error
     return (day + datetime.timedelta(days=GRACE_DAYS)).isoformat()
 

@@ -75,6 +75,8 @@ def _weights_bytes(sizes: dict[str, int]) -> int:
 
 def _problems(path: str, sizes: dict[str, int], config_found: bool, architectures: list[str]) -> list[str]:
     problems = []
+    if not path:
+        return ["model_serve_model is empty. Set it to a folder with config.json, the weights and the tokenizer."]
     if not sizes:
         return [f"the model folder {path} does not exist or is empty. Name a folder with config.json and the weights."]
     if not config_found:

@@ -15,7 +15,7 @@ author:
 description:
   - Starts the build as a transient systemd unit, or attaches to the one that runs, and waits for its end.
     Losing the connection or the controller does not end a build; running again attaches to it.
-  - After a kill or a reboot the build goes on where it was: the build folder is kept, ninja knows what is finished.
+  - After a kill or a reboot the build goes on where it was, since the build folder is kept and ninja knows what is done.
   - The wheel and its manifest are put into O(dest) last and together, so a wheel with a manifest is a whole one.
   - An action plugin on the controller prints one line of progress every O(progress_interval) seconds.
 extends_documentation_fragment:

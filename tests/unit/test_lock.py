@@ -50,7 +50,7 @@ def test_a_date_that_cannot_be_read_is_told() -> None:
     with pytest.raises(CpufleetError) as refused:
         resolve_date("last week")
     assert str(refused.value) == (
-        "Cannot read the release date 'last week'. Set vllm_source_build_resolve_as_of to YYYY-MM-DD."
+        "Cannot read the release date 'last week'. Set torch_cpu_resolve_as_of to YYYY-MM-DD."
     )
 
 
