@@ -209,8 +209,8 @@ def build_request(module: AnsibleModule) -> EnvironmentRequest:
     strangers = [item for item in parameters["packages"] if lock and not item.startswith("/")]
     if strangers:
         raise CpufleetError(
-            f"Cannot install {', '.join(strangers)} into {parameters['path']}: it is neither a wheel file nor in the lock "
-            f"{lock}",
+            f"Cannot install {', '.join(strangers)} into {parameters['path']}: it is neither a wheel file nor in the "
+            f"lock {lock}",
             "Put it into the lock",
         )
     digests = [sha256_file(item) for item in wheels]

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,13 @@ class Site:
         self.lock("app", "lib", "other")
 
     def lock(self, *names: str) -> None:
-        given = {"dest": self.lock_file, "uv": find_uv(), "requirements": list(names), "find_links": [str(self.wheels)]}
-        self.lock_file.unlink(missing_ok=True)
-        version = ".".join(map(str, sys.version_info[:2]))
-        assert run_module("dependency_lock", python_version=version, **given)["changed"]
+        """Lock the last wheel of each name."""
+        lines = ["# cpufleet inputs: 00"]
+        for name in names:
+            wheel = max(self.wheels.glob(f"{name.replace('-', '_')}-*.whl"))
+            digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+            lines.append(f"{name}=={wheel.name.split('-')[1]} \\\n    --hash=sha256:{digest}")
+        self.lock_file.write_text("\n".join(lines) + "\n")
 
     def bring(self, check: bool = False, **arguments: Any) -> dict[str, Any]:
         given = {
@@ -48,13 +51,8 @@ class Site:
         return run_module("python_environment", check=check, **{key: value for key, value in given.items() if value})
 
     def installed(self) -> dict[str, str]:
-        question = (
-            "import importlib.metadata as m, json; "
-            "print(json.dumps({d.metadata['Name']: d.version for d in m.distributions()}))"
-        )
-        done = subprocess.run([self.venv / "bin/python", "-I", "-c", question], capture_output=True, check=True)
-        found: dict[str, str] = json.loads(done.stdout)
-        return found
+        found = self.venv.glob("lib/python*/site-packages/*.dist-info")
+        return dict(path.name.removesuffix(".dist-info").rsplit("-", 1) for path in found)
 
     def record(self, stage: str = "main") -> Path:
         return self.venv / ".cpufleet" / f"{stage}.json"
