@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-from __future__ import annotations
-
 """Wait for a build with one line of progress every so often, through connection losses."""
+
+from __future__ import annotations
 
 import time
 from typing import Any

@@ -23,7 +23,7 @@ def fleet_table(plans: dict[str, dict[str, Any]]) -> list[str]:
     rows = [HEADINGS, *(row(name, plan) for name, plan in sorted(plans.items()))]
     widths = [max(len(line[column]) for line in rows) for column in range(len(HEADINGS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in rows]
-    lines.insert(1, "  ".join("=" * width for width in widths))
+    lines.insert(1, "  ".join("-" * width for width in widths))
     refused = {name: plan["refused"] for name, plan in sorted(plans.items()) if plan["refused"]}
     if refused:
         lines += ["", f"Impossible on {len(refused)} of {len(plans)} host(s):"]
