@@ -31,7 +31,7 @@ def program(host: Any) -> None:
 
 
 def interrupt(host: Any, before: int, after: int, fault: str) -> list[dict[str, Any]]:
-    script = f"{PACKAGE}/interruptions.py /var/swap/interrupted {before} {after} {fault}"
+    script = f"{PACKAGE}/interruptions.py /var/swap/{host.backend.host}-cut {before} {after} {fault}"
     return [json.loads(line) for line in host.check_output(f"PYTHONPATH={HOME} python3 {script}").splitlines()]
 
 
@@ -74,7 +74,7 @@ def test_killed_while_writing_the_half_file_is_finished(host: Any, written: int)
 @pytest.mark.parametrize("before", [0, 32])
 def test_disk_that_fills_up_leaves_what_was(host: Any, before: int) -> None:
     (row,) = interrupt(host, before, 96, "limit:40")
-    assert row["told"].startswith("failed: Cannot allocate /var/swap/interrupted")
+    assert row["told"].startswith(f"failed: Cannot allocate /var/swap/{host.backend.host}-cut")
     assert row["told"].endswith("File too large. What there was before has been brought back.")
     assert (row["then_active"], row["then_size"], row["then_work"]) == (before * MIB, before * MIB, False)
     assert row["second"] == ("grown" if before else "created")
