@@ -35,11 +35,15 @@ class KnownFix:
     evidence: str
     edits: tuple[Edit, ...]
     state: str = APPLICABLE
+    #: The first torch with which the fault shows; empty where it shows with the release's own.
+    torch: str = ""
 
 
 STAND_IN = "vllm/utils/cpu_triton_utils.py"
 BLOCK_TABLE = "vllm/v1/worker/block_table.py"
 MLA_DECODE = "csrc/cpu/mla_decode.cpp"
+CPU_UTILS = "csrc/cpu/utils.hpp"
+L2_QUESTION = "at::cpu::L2_cache_size()"
 
 SLOT_MAPPING = KnownFix(
     "slot-mapping-arguments",
@@ -95,6 +99,34 @@ MLA_BF16 = KnownFix(
     ),
 )
 
+L2_CACHE = KnownFix(
+    "l2-cache-size",
+    "0.14.0 to 0.19.1 with torch 2.11 or newer",
+    "The compiler stops at utils.hpp: L2_cache_size is not a member of at::cpu",
+    f"{CPU_UTILS} asks torch for the size of the L2 cache by a function that newer ones no longer declare in "
+    "ATen/cpu/Utils.h; 0.13.0 asks the system, 0.20.0 asks torch in another way",
+    (
+        Edit(
+            "l2-cache-size",
+            CPU_UTILS,
+            (
+                "inline int64_t get_available_l2_size() {",
+                "  static int64_t size = []() {",
+                f"    const uint32_t l2_cache_size = {L2_QUESTION};",
+            ),
+            (
+                "    const long told = sysconf(_SC_LEVEL2_CACHE_SIZE);",
+                "    // Virtual machines may tell nothing: no x86 server has less than this.",
+                "    const uint32_t l2_cache_size = told > 0 ? told : 256 * 1024;",
+            ),
+            2,
+            3,
+            "//",
+        ),
+    ),
+    torch="2.11",
+)
+
 
 def applicable_fixes(reader: Reader) -> list[KnownFix]:
     """Return the fixes that the tree behind ``reader`` needs or already has, each with its ``state``."""
@@ -111,6 +143,10 @@ def _needs_slot_mapping(reader: Reader) -> bool:
     stand_in = _parameters(_text(reader, STAND_IN), "_compute_slot_mapping_kernel_impl")
     kernel = _parameters(_text(reader, BLOCK_TABLE), "kernel")
     return "block_size" in stand_in and bool(kernel) and "block_size" not in kernel
+
+
+def _needs_l2_cache(reader: Reader) -> bool:
+    return L2_QUESTION in _text(reader, CPU_UTILS)
 
 
 def _needs_mla_bf16(reader: Reader) -> bool:
@@ -131,4 +167,5 @@ def _parameters(text: str, function: str) -> list[str]:
 FIXES: tuple[tuple[KnownFix, Callable[[Reader], bool]], ...] = (
     (SLOT_MAPPING, _needs_slot_mapping),
     (MLA_BF16, _needs_mla_bf16),
+    (L2_CACHE, _needs_l2_cache),
 )

@@ -9,7 +9,7 @@ From 0.17.0 an x86 build compiles every kernel library and picks one at import: 
 ``_C_AVX512`` (plain AVX512, from 0.18.0) or ``_C_AVX2``. setup.py names what is built. The import rule is put before
 the release's own, so that a CPU loads the best library that is in the build, and never one that it cannot run: 0.17
 gives ``_C`` to every AVX512 machine, also to one without BF16, so there the rule is needed for plain AVX512 even where
-everything is built.
+everything is built. Where 0.17 builds only ``_C_AVX2``, oneDNN, more than half of the whole compile, is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,21 @@ LIBRARIES: dict[str, dict[str, tuple[str, ...]]] = {
     "I5": {"_C": ("amx", "avx512_bf16"), "_C_AVX512": ("avx512",), "_C_AVX2": ("avx2",)},
 }
 CLASSES = ("avx2", "avx512", "avx512_bf16", "amx", "neon", "neon_bf16")
-NAMES = ((SETUP, "isa-limit-targets"), (CPU_PLATFORM, "isa-limit-import"))
+NAMES = ((SETUP, "isa-limit-targets"), (CPU_PLATFORM, "isa-limit-import"), (CMAKE, "isa-limit-onednn"))
+
+#: 0.17 links oneDNN into its AVX2 library, which calls nothing of it; 0.18.0 no longer does.
+WITHOUT_ONEDNN = Edit(
+    NAMES[2][1],
+    CMAKE,
+    (
+        "# Build oneDNN for GEMM kernels",
+        "if (ENABLE_X86_ISA OR (ASIMD_FOUND AND NOT APPLE_SILICON_FOUND) OR POWER9_FOUND OR POWER10_FOUND OR "
+        "POWER11_FOUND)",
+    ),
+    ("if ((ASIMD_FOUND AND NOT APPLE_SILICON_FOUND) OR POWER9_FOUND OR POWER10_FOUND OR POWER11_FOUND)",),
+    1,
+    2,
+)
 
 
 def isa_generation(reader: Reader) -> str:
@@ -83,9 +97,14 @@ def plan_isa(reader: Reader, isa: Sequence[str], *, wanted: bool = True) -> Outc
     limited = 0 < len(kept) < len(libraries)
     if not limited and not (generation == "I4" and "avx512" in isa):
         return _unlimited(reader, generation, kept)
-    # A limit of an earlier run may have to go where the rule stays.
-    lifted = () if limited else plan_absent(reader, NAMES[:1])
-    edits = (_targets(libraries, kept), _import(kept)) if limited else (_import(kept),)
+    edits = [_import(kept)]
+    if limited:
+        edits.insert(0, _targets(libraries, kept))
+    if generation == "I4" and kept == ["_C_AVX2"]:
+        edits.append(WITHOUT_ONEDNN)
+    # What an earlier run with other classes put in may have to go where the rule stays.
+    stay = [edit.name for edit in edits]
+    lifted = plan_absent(reader, [(path, name) for path, name in NAMES if name not in stay])
     changes = (*lifted, *plan_present(reader, edits))
     reason = f"Of {', '.join(libraries)} are built: {', '.join(kept)}; each CPU loads the best one that it can run"
     return Outcome("applied", reason, generation, tuple(edit.path for edit in edits), changes)

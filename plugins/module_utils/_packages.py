@@ -9,7 +9,21 @@ from __future__ import annotations
 
 import re
 
-__all__ = ("explain_failure", "install_command", "missing_apt", "missing_rpm", "refresh_command", "repair_command")
+__all__ = (
+    "explain_failure",
+    "install_command",
+    "lock_held",
+    "missing_apt",
+    "missing_rpm",
+    "moved_packages",
+    "refresh_command",
+    "repair_command",
+    "simulate_command",
+)
+
+# apt-get waits for dpkg's lock but not for that of the lists, and dpkg itself waits for none.
+LOCKED = re.compile(r"Could not get lock|lock was locked by another process|Unable to lock directory")
+MOVED = re.compile(r"^Inst (\S+) \[([^\]]+)\] \((\S+)", re.MULTILINE)
 
 
 def missing_apt(names: list[str], listing: str) -> list[str]:
@@ -42,13 +56,32 @@ def refresh_command(manager: str, wait: int) -> list[str]:
     return ["dnf", "-q", "makecache"]
 
 
-def install_command(manager: str, names: list[str], wait: int) -> list[str]:
-    """Return the command that installs ``names``, waiting up to ``wait`` seconds for the lock."""
+def install_command(manager: str, names: list[str], wait: int, release: str = "") -> list[str]:
+    """Return the command that installs ``names``, waiting up to ``wait`` seconds for the lock.
+
+    ``release`` is an apt suite whose versions are taken for ``names`` and for what these need from it.
+    """
     if manager == "apt":
         options = [f"DPkg::Lock::Timeout={wait}", "Acquire::Retries=3", "Dpkg::Options::=--force-confold"]
         flags = [word for option in options for word in ("-o", option)]
-        return ["apt-get", "-q", "-y", *flags, "install", "--no-install-recommends", *names]
+        suite = [f"--target-release={release}"] if release else []
+        return ["apt-get", "-q", "-y", *flags, *suite, "install", "--no-install-recommends", *names]
     return ["dnf", "-y", "--setopt=install_weak_deps=False", "install", *names]
+
+
+def simulate_command(names: list[str], release: str) -> list[str]:
+    """Return the command that tells what apt would do to install ``names`` from the suite ``release``."""
+    return ["apt-get", "-q", "-s", f"--target-release={release}", "install", "--no-install-recommends", *names]
+
+
+def moved_packages(simulation: str) -> list[dict[str, str]]:
+    """Return name, old and new version of each package that is there and would get another version."""
+    return [{"name": name, "old": old, "new": new} for name, old, new in MOVED.findall(simulation)]
+
+
+def lock_held(output: str) -> bool:
+    """Return whether a command gave up because another package manager is at work."""
+    return LOCKED.search(output) is not None
 
 
 def explain_failure(command: list[str], output: str) -> tuple[str, str]:
@@ -57,6 +90,11 @@ def explain_failure(command: list[str], output: str) -> tuple[str, str]:
         (
             r"Could not get lock (\S+)",
             "another package manager holds the lock {0}",
+            "Wait for it, or end it, and run again",
+        ),
+        (
+            r"(\S+ \S+) lock was locked by another process with pid (\d+)",
+            "process {1} holds the {0} lock",
             "Wait for it, or end it, and run again",
         ),
         (r"Unable to locate package (\S+)", "the package {0} is unknown", "Check the host's package sources"),

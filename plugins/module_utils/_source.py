@@ -198,7 +198,7 @@ def _python_requires(reading: Reading, project: dict[str, Any]) -> str | None:
 
 def _known_fixes(reading: Reading) -> list[dict[str, Any]]:
     return [
-        {key: getattr(fix, key) for key in ("name", "releases", "symptom", "evidence", "state")}
+        {key: getattr(fix, key) for key in ("name", "releases", "symptom", "evidence", "state", "torch")}
         for fix in applicable_fixes(reading.tree.read)
     ]
 

@@ -192,6 +192,9 @@ source:
         state:
           description: V(applicable), or V(applied) in a tree that has the fix.
           type: str
+        torch:
+          description: The first torch with which the fault shows, empty where it shows with the release's own.
+          type: str
     edits:
       description: The edits of this collection that stand in the tree.
       type: list

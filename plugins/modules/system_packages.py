@@ -36,6 +36,12 @@ options:
     type: str
     choices: [apt, dnf]
     required: true
+  target_release:
+    description:
+      - An apt suite that the packages are to come from, such as one that M(cpufleet.vllm.package_suite) offers. What
+        they need in a newer version than the host has moves with them, and nothing else.
+    type: str
+    default: ""
   lock_timeout:
     description: Seconds to wait for another package manager to finish.
     type: int
@@ -57,21 +63,41 @@ installed:
   returned: always
   type: list
   elements: str
+moved:
+  description: The packages that were there and got another version from O(target_release).
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The package.
+      type: str
+    old:
+      description: The version that was there.
+      type: str
+    new:
+      description: The version that is there now.
+      type: str
 """
 
 import os
+import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._packages import (
     explain_failure,
     install_command,
+    lock_held,
     missing_apt,
     missing_rpm,
+    moved_packages,
     refresh_command,
     repair_command,
+    simulate_command,
 )
 
+LOCK_POLL_S = 3
 QUIET = {
     "DEBIAN_FRONTEND": "noninteractive",
     "NEEDRESTART_MODE": "a",
@@ -88,6 +114,8 @@ class Packages:
         self.module = module
         self.manager: str = module.params["manager"]
         self.wait: int = module.params["lock_timeout"]
+        self.deadline = time.monotonic() + self.wait
+        self.release: str = module.params["target_release"] if self.manager == "apt" else ""
 
     def missing(self, names: list[str]) -> list[str]:
         """Return which of ``names`` are not installed, in order."""
@@ -98,18 +126,27 @@ class Packages:
         _status, out, _error = self.module.run_command(["rpm", "-q", "--whatprovides", *names])
         return missing_rpm(names, out)
 
-    def install(self, names: list[str]) -> None:
-        """Install ``names``; raise CpufleetError with the package manager's own words."""
-        for command in (*repair_command(self.manager), refresh_command(self.manager, self.wait)):
+    def install(self, names: list[str]) -> list[dict[str, str]]:
+        """Install ``names`` and return what else moved; raise CpufleetError with the package manager's own words."""
+        for command in repair_command(self.manager):
             self.run(command, fatal=False)
-        self.run(install_command(self.manager, names, self.wait), fatal=True)
+        # Old lists lead to packages that are gone: without new ones a failure would blame the wrong thing.
+        self.run(refresh_command(self.manager, self.wait), fatal=True)
+        moved = moved_packages(self.run(simulate_command(names, self.release), fatal=False)) if self.release else []
+        self.run(install_command(self.manager, names, self.wait, self.release), fatal=True)
+        return moved
 
-    def run(self, command: list[str], fatal: bool) -> None:
-        """Run one command without questions."""
-        status, out, error = self.module.run_command(command, environ_update={**os.environ, **QUIET})
+    def run(self, command: list[str], fatal: bool) -> str:
+        """Run one command without questions and return what it printed; wait while another holds a lock."""
+        while True:
+            status, out, error = self.module.run_command(command, environ_update={**os.environ, **QUIET})
+            if not status or not lock_held(out + error) or time.monotonic() > self.deadline:
+                break
+            time.sleep(LOCK_POLL_S)
         if status and fatal:
             problem, remedy = explain_failure(command, out + error)
             raise CpufleetError(problem, remedy, command=command)
+        return str(out)
 
 
 def main() -> None:
@@ -118,15 +155,17 @@ def main() -> None:
         argument_spec={
             "name": {"type": "list", "elements": "str", "required": True},
             "manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
+            "target_release": {"type": "str", "default": ""},
             "lock_timeout": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
     )
     packages = Packages(module)
     wanted = packages.missing(module.params["name"])
+    moved: list[dict[str, str]] = []
     try:
         if wanted and not module.check_mode:
-            packages.install(wanted)
+            moved = packages.install(wanted)
             still = packages.missing(wanted)
             if still:
                 raise CpufleetError(
@@ -136,7 +175,7 @@ def main() -> None:
     except CpufleetError as error:
         module.fail_json(msg=str(error), **error.details)
     lines = "".join(f"{name}\n" for name in wanted)
-    module.exit_json(changed=bool(wanted), installed=wanted, diff={"before": "", "after": lines})
+    module.exit_json(changed=bool(wanted), installed=wanted, moved=moved, diff={"before": "", "after": lines})
 
 
 if __name__ == "__main__":

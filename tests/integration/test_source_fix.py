@@ -22,7 +22,14 @@ from tests.support.run_module import run_module
 from tests.support.trees import copy_tree, tree
 from tests.support.versions import GENERATIONS, each_version
 
-NEEDED = {"0.16.0": ["mla-bfloat16-fallback"], "0.32.0": ["slot-mapping-arguments"]}
+NEEDED = {
+    "0.14.1": ["l2-cache-size"],
+    "0.16.0": ["mla-bfloat16-fallback", "l2-cache-size"],
+    "0.17.1": ["l2-cache-size"],
+    "0.18.1": ["l2-cache-size"],
+    "0.19.1": ["l2-cache-size"],
+    "0.32.0": ["slot-mapping-arguments"],
+}
 STAND_IN = "vllm/utils/cpu_triton_utils.py"
 LIBRARIES = {"I4": ["_C", "_C_AVX2"], "I5": ["_C", "_C_AVX512", "_C_AVX2"]}
 
@@ -144,7 +151,7 @@ def test_chosen_fixes_only(tmp_path: Path) -> None:
     assert result["reason"] == "mla-bfloat16-fallback: This tree does not have the fault; 0.16.0 does"
     failure = run_module("source_fix", path=root, fixes=["warp-drive"])
     assert failure["msg"] == (
-        "There is no fix named warp-drive. Name one of slot-mapping-arguments, mla-bfloat16-fallback."
+        "There is no fix named warp-drive. Name one of slot-mapping-arguments, mla-bfloat16-fallback, l2-cache-size."
     )
 
 

@@ -17,7 +17,8 @@ from ansible_collections.cpufleet.vllm.plugins.filter.plan import FilterModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._isa import isa_class
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan import plan_host
-from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import in_range, paired_compilers, version_key
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import in_range
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import paired_compilers, version_key
 
 FIXTURES = Path(__file__).parent / "fixtures" / "plan"
 GIB = 1 << 30
@@ -29,6 +30,7 @@ WISHES: dict[str, Any] = {
     "swap_file": "/swapfile",
     "swap_size": "auto",
     "python": "auto",
+    "allow_newer_suite": False,
     "torch_version": "auto",
     "jobs": "auto",
     "platform_patch": "auto",
@@ -55,6 +57,10 @@ MODEL: dict[str, Any] = {
 GCC_11 = [
     {"path": "/usr/bin/g++", "language": "c++", "version": "11.4.0"},
     {"path": "/usr/bin/gcc", "language": "c", "version": "11.4.0"},
+]
+GCC_14 = [
+    {"path": "/usr/bin/g++-14", "language": "c++", "version": "14.2.0"},
+    {"path": "/usr/bin/gcc-14", "language": "c", "version": "14.2.0"},
 ]
 LISTENER = {
     "port": 8000,
@@ -136,6 +142,7 @@ def test_a_bare_debian_12_gets_a_whole_plan() -> None:
         "version": "12.2.0",
         "from": "distribution",
         "packages": ["g++", "gcc"],
+        "suite": "",
     }
     assert result["torch"] == {"version": "2.5.1+cpu", "pin": "2.5.1+cpu", "overridden": False}
     assert (result["edits"], result["builder"], result["jobs"], result["minutes"]) == ([], True, 2, 6)
@@ -186,7 +193,9 @@ REFUSALS = {
     "compiler": (
         {"here": host(compilers=GCC_11), "version": "0.28.0"},
         "vLLM 0.28.0 needs g++ 12.3; the host has 11.4.0 and the packages of debian 12 offer 12.2.0. "
-        "Choose vllm_version 0.16.0 or older, or another distribution release.",
+        "Set toolchain_allow_newer_suite to true, which takes g++-14 14.2.0 from the suite trixie and with it a newer "
+        "libc6; choose vllm_version 0.16.0, the newest that this host can build, or an older one; or use another "
+        "distribution release.",
     ),
     "compiler unknown distribution": (
         {"here": host(os__id="anolis", os__version="8.9")},
@@ -393,7 +402,7 @@ def test_a_torch_override_is_recorded_and_changes_the_identity() -> None:
     [
         ("auto", [], "0.6.5", []),
         ("auto", ["NVIDIA T4"], "0.6.5", ["platform_patch", "config_patch"]),
-        ("auto", ["NVIDIA T4"], "0.28.0", []),  # there a GPU cannot win over a version that says cpu
+        ("auto", ["NVIDIA T4"], "0.28.0", ["isa_limit"]),  # there a GPU cannot win over a version that says cpu
         ("always", [], "0.6.5", ["platform_patch", "config_patch"]),
         ("never", ["NVIDIA T4"], "0.6.5", []),
     ],
@@ -406,7 +415,7 @@ def test_the_policy_of_edits(policy: str, gpus: list[str], version: str, edits: 
 
 def test_known_fixes_are_applied_and_part_of_the_identity() -> None:
     fixed, bare = plan(version="0.32.0"), plan(version="0.32.0", known_fixes=False)
-    assert (fixed["edits"], bare["edits"]) == (["slot-mapping-arguments"], [])
+    assert (fixed["edits"], bare["edits"]) == (["isa_limit", "slot-mapping-arguments"], ["isa_limit"])
     assert fixed["wheel"]["identity"] != bare["wheel"]["identity"]
 
 
@@ -418,6 +427,138 @@ def test_how_a_wheel_is_built_and_served_does_not_change_its_identity(wishes: di
 def test_an_avx512_build_of_an_old_release_takes_onednn_and_no_switch() -> None:
     inputs = plan(isa_class="avx512")["wheel"]["inputs"]
     assert (inputs["onednn"], inputs["flags"]) == ("v3.6", {"VLLM_TARGET_DEVICE": "cpu"})
+
+
+# One class of every generation: the switches of the build, the edits, and whether oneDNN is compiled.
+GENERATIONS: list[tuple[str, str, dict[str, str], list[str], str]] = [
+    ("0.6.5", "avx512_bf16", {"VLLM_CPU_AVX512BF16": "1"}, [], "v3.6"),
+    ("0.11.0", "avx2", {"VLLM_CPU_DISABLE_AVX512": "true"}, [], ""),
+    ("0.11.0", "avx512_bf16", {"VLLM_CPU_AVX512BF16": "1", "VLLM_CPU_AVX512VNNI": "1"}, [], "v3.9"),
+    (
+        "0.16.0",
+        "avx2",
+        {"VLLM_CPU_DISABLE_AVX512": "true", "VLLM_CPU_AVX2": "1"},
+        ["mla-bfloat16-fallback"],
+        "",
+    ),
+    (
+        "0.16.0",
+        "avx512_bf16",
+        {"VLLM_CPU_AVX512": "1", "VLLM_CPU_AVX512BF16": "1", "VLLM_CPU_AVX512VNNI": "1"},
+        ["mla-bfloat16-fallback"],
+        "v3.10",
+    ),
+    ("0.17.1", "avx2", {}, ["isa_limit"], ""),
+    ("0.17.1", "avx512", {}, ["isa_limit"], ""),
+    ("0.17.1", "avx512_bf16", {}, ["isa_limit"], "v3.10"),
+    ("0.28.0", "avx2", {}, ["isa_limit"], "v3.13"),
+]
+
+
+@pytest.mark.parametrize(("version", "isa", "flags", "edits", "onednn"), GENERATIONS)
+def test_what_goes_into_a_wheel_of_each_generation(
+    version: str, isa: str, flags: dict[str, str], edits: list[str], onednn: str
+) -> None:
+    inputs = plan(host(compilers=GCC_14), version=version, isa_class=isa)["wheel"]["inputs"]
+    assert inputs["flags"] == {"VLLM_TARGET_DEVICE": "cpu", **flags}
+    assert (inputs["isa"], inputs["edits"], inputs["onednn"]) == ([isa], edits, onednn)
+
+
+def test_a_newer_torch_needs_fixes_that_the_releases_own_does_not() -> None:
+    own, newer = plan(version="0.16.0"), plan(version="0.16.0", torch_version="2.13.0+cpu")
+    assert own["edits"] == ["mla-bfloat16-fallback"]
+    assert newer["edits"] == ["mla-bfloat16-fallback", "l2-cache-size"]
+    texts = [entry["text"] for entry in newer["reasons"] if entry["decision"] == "edits"]
+    assert texts[-1] == "l2-cache-size: this release is broken on CPU with torch 2.11 and newer"
+
+
+def test_an_older_compiler_leaves_newer_instructions_out_and_the_plan_says_so() -> None:
+    result = plan(version="0.11.0")
+    assert (result["isa_class"], result["wheel"]["inputs"]["isa"]) == ("avx512", ["avx512"])
+    assert [entry["text"] for entry in result["reasons"] if entry["decision"] == "isa_class"][-1] == (
+        "avx512 instead of avx512_bf16: with g++ 12.2.0, below 12.3, this release leaves the newer instructions out of "
+        "its build"
+    )
+    assert plan(host(compilers=GCC_14), version="0.11.0")["isa_class"] == "avx512_bf16"
+
+
+@pytest.mark.parametrize(
+    ("version", "own", "wish", "refused"),
+    [
+        ("0.11.0", "avx512_bf16", "avx512", True),
+        ("0.11.0", "amx", "avx512_bf16", False),  # AMX came later
+        ("0.16.0", "amx", "avx512_bf16", True),
+        ("0.16.0", "amx", "avx2", False),
+        ("0.16.0", "avx512", "avx512", False),
+        ("0.28.0", "amx", "avx512", False),  # the target's flags are the tree's own
+    ],
+)
+def test_a_class_that_the_build_would_overshoot_is_refused(version: str, own: str, wish: str, refused: bool) -> None:
+    result = plan(host(compilers=GCC_14, cpu__isa_class=own), version=version, isa_class=wish)
+    assert [entry["code"] for entry in result["refused"]] == (["isa"] if refused else [])
+    if refused:
+        taken = "avx512_bf16" if version == "0.11.0" else own
+        assert result["refused"][0]["text"] == (
+            f"vllm_isa_class is {wish}, but vLLM {version} takes over what the CPU of the building host offers "
+            f"({taken}) and has no switch to leave it out: the wheel would die of an illegal instruction on a host of "
+            f"class {wish}. Set vllm_isa_class to {taken} or to avx2, or build on a host of class {wish}."
+        )
+
+
+def test_a_newer_suite_brings_the_compiler_where_it_is_allowed() -> None:
+    result = plan(version="0.28.0", allow_newer_suite=True)
+    assert result["refused"] == []
+    assert result["compiler"] == {
+        "cc": "/usr/bin/gcc-14",
+        "cxx": "/usr/bin/g++-14",
+        "version": "14.2.0",
+        "from": "newer suite",
+        "packages": ["g++-14", "gcc-14"],
+        "suite": "trixie",
+    }
+    # Once it is there it is a compiler of the host, and the wheel is the same.
+    again = plan(host(compilers=GCC_14), version="0.28.0")
+    assert (again["compiler"]["from"], again["compiler"]["suite"]) == ("host", "")
+    assert again["wheel"]["identity"] == result["wheel"]["identity"]
+    assert plan(allow_newer_suite=True)["compiler"]["from"] == "distribution"  # 0.6.5 has no floor
+
+
+FOLDER = {"kind": "folder", "path": "/srv/onednn", "url": "", "tag": "", "version": "3.7.2", "sha256": "ab" * 32}
+GIT = {
+    "kind": "git",
+    "path": "",
+    "url": "https://mirror.example.com/onednn.git",
+    "tag": "",
+    "version": "",
+    "sha256": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "record", "reason_text"),
+    [
+        ({}, "v3.13", None),
+        (FOLDER, f"v3.7.2 sha256:{'ab' * 32}", "the release's own is v3.13"),
+        (GIT, "v3.13", "the release's own is v3.13"),  # a mirror of the same tag gives the same wheel
+        ({**GIT, "tag": "v3.10"}, "v3.10", "the release's own is v3.13"),
+    ],
+)
+def test_another_onednn_is_part_of_the_identity(given: dict[str, str], record: str, reason_text: str | None) -> None:
+    archive = {**ARCHIVE, "onednn": given}
+    here = host(compilers=GCC_14)
+    result = plan_host(here, read("source-0.28.0"), archive, NOTHING, MODEL, WISHES)
+    assert result["wheel"]["inputs"]["onednn"] == record
+    assert result["onednn"] == {"used": True, "record": record, "override": "X3", "given": given}
+    texts = [entry["text"] for entry in result["reasons"] if entry["decision"] == "onednn"]
+    assert len(texts) == (0 if reason_text is None else 1)
+    assert reason_text is None or reason_text in texts[0]
+
+
+def test_a_build_without_onednn_takes_no_notice_of_one() -> None:
+    archive = {**ARCHIVE, "onednn": FOLDER}
+    result = plan_host(host(), read("source-0.16.0"), archive, NOTHING, MODEL, {**WISHES, "isa_class": "avx2"})
+    assert result["onednn"] == {"used": False, "record": "", "override": "", "given": {}}
+    assert result["wheel"]["identity"] == plan(version="0.16.0", isa_class="avx2")["wheel"]["identity"]
 
 
 @pytest.mark.parametrize(
@@ -532,7 +673,7 @@ def test_whose_port_it_is(listener: dict[str, Any], wishes: dict[str, Any], refu
 
 def test_filters_name_the_planners_and_turn_their_errors_into_ansibles() -> None:
     filters = FilterModule().filters()
-    assert sorted(filters) == ["deployment_id", "fleet_table", "plan_host", "release_id", "resolve_date"]
+    assert sorted(filters) == ["deployment_id", "fleet_table", "plan_host", "plan_match", "release_id", "resolve_date"]
     inputs = (read("source-0.6.5"), ARCHIVE, NOTHING, MODEL)
     assert filters["plan_host"](host(), *inputs, WISHES) == plan()
     with pytest.raises(AnsibleFilterError, match="swap_size is 'big'"):

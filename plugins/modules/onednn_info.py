@@ -1,0 +1,128 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: onednn_info
+short_description: Describe a source of oneDNN for a vLLM build
+version_added: "0.1.0"
+author:
+  - The cpufleet maintainers (@cpufleet)
+description:
+  - Tells the version and the digest of the oneDNN source that a vLLM build is to take instead of the one it would
+    clone, so that both can be part of the wheel's identity.
+extends_documentation_fragment:
+  - cpufleet.vllm.attributes.info
+options:
+  source:
+    description:
+      - An unpacked oneDNN source, an archive of one (any that Python's tarfile reads), or a git address, with C(#tag)
+        behind it where it is not to be the tag that the release pins.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Describe an archive
+  cpufleet.vllm.onednn_info:
+    source: /srv/sources/onednn-3.10.tar.gz
+"""
+
+RETURN = r"""
+onednn:
+  description: The source.
+  returned: success
+  type: dict
+  contains:
+    kind:
+      description: V(folder), V(archive) or V(git).
+      type: str
+    path:
+      description: The folder or archive; empty for git.
+      type: str
+    url:
+      description: The git address; empty for the others.
+      type: str
+    tag:
+      description: The tag behind the git address, empty where there is none.
+      type: str
+    version:
+      description: The version of oneDNN; empty for git, which is not asked.
+      type: str
+    sha256:
+      description: The digest of the archive, or of the names and contents in the folder; empty for git.
+      type: str
+"""
+
+import os
+import tarfile
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_text, sha256_file
+from ansible_collections.cpufleet.vllm.plugins.module_utils._onednn import (
+    as_git,
+    described,
+    folder_digest,
+    onednn_version,
+)
+
+TOP = "CMakeLists.txt"
+
+
+def describe(source: str) -> dict[str, Any]:
+    """Return the description of ``source``."""
+    found = as_git(source)
+    if found:
+        return found
+    path = os.path.abspath(os.path.expanduser(source))
+    if os.path.isdir(path):
+        version = onednn_version(read_text(os.path.join(path, TOP), default=""), path)
+        return described("folder", path, version, folder_digest(contents(path)))
+    if os.path.isfile(path):
+        return described("archive", path, onednn_version(top_file(path), path), sha256_file(path))
+    raise CpufleetError(f"There is no oneDNN source at {path}", "Check vllm_source_build_onednn", path=path)
+
+
+def contents(folder: str) -> list[tuple[str, str]]:
+    """Return (relative path, SHA-256) of every file, version control apart."""
+    files = []
+    for base, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != ".git"]
+        for name in names:
+            full = os.path.join(base, name)
+            if os.path.isfile(full):
+                files.append((os.path.relpath(full, folder), sha256_file(full)))
+    return files
+
+
+def top_file(path: str) -> str:
+    """Return the text of CMakeLists.txt in the archive's top folder, "" where there is none."""
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                if member.isfile() and member.name.strip("./").count("/") == 1 and member.name.endswith(f"/{TOP}"):
+                    stream = archive.extractfile(member)
+                    return stream.read().decode("utf-8", "replace") if stream else ""
+    except (OSError, tarfile.TarError) as error:
+        raise CpufleetError(f"Cannot read the archive {path}: {error}", "Copy the file again", path=path) from error
+    return ""
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec={"source": {"type": "str", "required": True}}, supports_check_mode=True)
+    try:
+        found = describe(module.params["source"])
+    except CpufleetError as error:
+        module.fail_json(msg=str(error), **error.details)
+    module.exit_json(changed=False, onednn=found)
+
+
+if __name__ == "__main__":
+    main()
