@@ -33,7 +33,7 @@ class _Finished(Exception):  # noqa: N818 - it is no error
         self.result = result
 
 
-def run_module(name: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+def run_module(name: str, /, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
     """Return what the module ``name`` exits with; a failure has ``failed: True``."""
 
     def finish(_self: object, **result: Any) -> NoReturn:
@@ -52,7 +52,7 @@ def run_module(name: str, *, check: bool = False, **arguments: Any) -> dict[str,
     raise AssertionError(f"{name} neither exited nor failed")
 
 
-def start_module(name: str, before: str = "", **arguments: Any) -> subprocess.CompletedProcess[str]:
+def start_module(name: str, before: str = "", /, **arguments: Any) -> subprocess.CompletedProcess[str]:
     """Run the module in a process of its own, after the Python statements ``before``: for limits and faults."""
     script = (
         f"from ansible.module_utils import basic\nbasic._ANSIBLE_ARGS = {_payload(False, arguments)!r}\n"

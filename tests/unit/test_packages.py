@@ -1,0 +1,98 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Command lines of the package managers, and what their output means. The outputs were captured, see the README."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+from ansible_collections.cpufleet.vllm.plugins.module_utils._packages import (
+    explain_failure,
+    install_command,
+    missing_apt,
+    missing_rpm,
+    refresh_command,
+    repair_command,
+)
+
+FIXTURES = Path(__file__).parent / "fixtures" / "packages"
+
+
+def captured(name: str) -> str:
+    return (FIXTURES / f"{name}.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "missing"),
+    [
+        (["ca-certificates", "python3.11-venv"], []),
+        (["g++", "python3.11-venv"], ["g++"]),
+        (["libnuma-dev", "ca-certificates", "git"], ["libnuma-dev", "git"]),
+        (["awk", "editor-of-no-package"], ["editor-of-no-package"]),  # mawk provides awk
+        ([], []),
+    ],
+)
+def test_what_debian_lacks(wanted: list[str], missing: list[str]) -> None:
+    assert missing_apt(wanted, captured("dpkg-query")) == missing
+
+
+def test_a_package_that_is_removed_or_half_installed_is_missing() -> None:
+    listing = "g++ config-files c++-compiler\ngcc half-configured \nmake installed make-guile (= 4.3), gmake\n"
+    assert missing_apt(["g++", "gcc", "make", "gmake", "c++-compiler"], listing) == ["g++", "gcc", "c++-compiler"]
+
+
+def test_what_an_rpm_host_lacks() -> None:
+    listing = "gcc-c++-8.5.0-28.x86_64\nno package provides numactl-devel\nno package provides git\n"
+    assert missing_rpm(["gcc-c++", "git", "numactl-devel"], listing) == ["git", "numactl-devel"]
+
+
+def test_commands_never_ask_and_wait_for_the_lock() -> None:
+    assert " ".join(install_command("apt", ["g++", "git"], 600)) == (
+        "apt-get -q -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 -o Dpkg::Options::=--force-confold "
+        "install --no-install-recommends g++ git"
+    )
+    assert " ".join(refresh_command("apt", 30)) == ("apt-get -q -o DPkg::Lock::Timeout=30 -o Acquire::Retries=3 update")
+    assert repair_command("apt") == (["dpkg", "--configure", "-a", "--force-confold"],)
+    assert (
+        " ".join(install_command("dnf", ["gcc-c++"], 600)) == "dnf -y --setopt=install_weak_deps=False install gcc-c++"
+    )
+    assert " ".join(refresh_command("dnf", 600)) == "dnf -q makecache"
+    assert repair_command("dnf") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "remedy"),
+    [
+        ("unknown", "apt-get failed: the package g++-99 is unknown", "Check the host's package sources"),
+        (
+            "lock",
+            "apt-get failed: another package manager holds the lock /var/lib/dpkg/lock-frontend",
+            "Wait for it, or end it, and run again",
+        ),
+        (
+            "unresolved",
+            "apt-get failed: a file could not be fetched",
+            "Check the network, the mirror and the proxy of the host",
+        ),
+    ],
+)
+def test_a_failure_of_apt_is_explained(name: str, problem: str, remedy: str) -> None:
+    told = CpufleetError(*explain_failure(["apt-get", "install"], captured(name)))
+    assert str(told) == f"{problem}. {remedy}."
+
+
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        ("Error: Unable to find a match: gcc-c++-99", "dnf failed: the package gcc-c++-99 is unknown"),
+        ("No match for argument: nope\nError: Unable to find a match: nope", "dnf failed: the package nope is unknown"),
+        ("cannot copy: No space left on device", "dnf failed: the disk is full"),
+        ("1\n2\n3\n4\n5", "dnf failed: 2 | 3 | 4 | 5"),
+    ],
+)
+def test_a_failure_of_dnf_is_explained(output: str, problem: str) -> None:
+    assert explain_failure(["dnf", "install"], output)[0] == problem
