@@ -30,16 +30,17 @@ case $image in
     ;;
 esac
 
+if [ ${#wanted[@]} -eq 0 ] && has docker; then exit 0; fi
+
 root=()
 if [ "$(id -u)" -ne 0 ]; then
   if has sudo && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
     root=(sudo)
   else
-    echo "machine: not root and no sudo; run as root${wanted[*]:+, or have root install: ${wanted[*]}}" >&2
+    echo "machine: not root and no sudo; run as root, or have root install: ${wanted[*]:-docker-cli}" >&2
     exit 1
   fi
 fi
-if [ ${#wanted[@]} -eq 0 ] && has docker; then exit 0; fi
 if ! has apt-get; then
   echo "machine: this is no Debian or Ubuntu; install what corresponds to: ${wanted[*]}" >&2
   exit 1
