@@ -22,8 +22,8 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._host_mounts import 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_net import (
     Listener,
     parse_listeners,
-    user_name,
     unit_of_cgroup,
+    user_name,
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_text
 

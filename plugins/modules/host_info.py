@@ -238,7 +238,8 @@ host:
       returned: success
     listeners:
       description:
-        - Listening TCP sockets with C(port), C(address), C(user), C(pid), C(process) and the systemd C(unit) of that process.
+        - Listening TCP sockets with C(port), C(address), C(user), C(pid), C(process) and the systemd C(unit) of that
+          process.
         - What a user may not see of another user's process, as root in an unprivileged container, is V(null) or empty.
       type: list
       elements: dict
