@@ -18,6 +18,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import (
     predict_minutes,
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import choose_compiler, limit_isa
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_lock import choose_lock
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_serve import check_port, choose_memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_space import check_disk, choose_swap, disk_needs
@@ -81,6 +82,7 @@ def plan_build(
     check_target(host, source, isa, compiler, notes)
     chosen: dict[str, Any] = {"isa_class": isa, "python": python, "compiler": compiler}
     chosen["torch"] = choose_torch(source, wishes, notes)
+    chosen["lock"] = choose_lock(source, chosen["torch"], wishes, notes)
     chosen["edits"] = choose_edits(host, source, wishes, chosen, notes)
     chosen["onednn"] = choose_onednn(source, archive, isa, notes)
     inputs = wheel_inputs(source, archive, chosen)

@@ -19,7 +19,7 @@ __all__ = ("VARIABLES", "plan_basis", "plan_match")
 # The kernel keeps a little more or less for itself from one version to the next: that is no smaller machine.
 MEMORY_TOLERANCE = 0.02
 # Where a file lies does not matter, its digest does.
-BY_DIGEST = ("model", "sdist", "sha256")
+BY_DIGEST = ("model", "sdist", "sha256", "onednn", "onednn_location", "torch_find_links")
 # The variable behind each of plan_wishes.
 VARIABLES = {
     "version": "vllm_version",
@@ -30,8 +30,11 @@ VARIABLES = {
     "python": "toolchain_python",
     "allow_newer_suite": "toolchain_allow_newer_suite",
     "torch_version": "torch_cpu_version",
+    "torch_find_links": "torch_cpu_find_links",
     "sdist": "vllm_source_build_sdist",
     "sha256": "vllm_source_build_sha256",
+    "onednn": "vllm_source_build_onednn",
+    "onednn_location": "vllm_source_build_onednn_location",
     "jobs": "vllm_source_build_jobs",
     "platform_patch": "vllm_source_build_platform_patch",
     "known_fixes": "vllm_source_build_known_fixes",

@@ -32,6 +32,7 @@ WISHES: dict[str, Any] = {
     "python": "auto",
     "allow_newer_suite": False,
     "torch_version": "auto",
+    "torch_find_links": "",
     "jobs": "auto",
     "platform_patch": "auto",
     "known_fixes": True,
@@ -561,6 +562,36 @@ def test_a_build_without_onednn_takes_no_notice_of_one() -> None:
     assert result["wheel"]["identity"] == plan(version="0.16.0", isa_class="avx2")["wheel"]["identity"]
 
 
+def test_the_lock_of_a_release_with_its_own_torch() -> None:
+    assert plan(version="0.28.0")["lock"] == {
+        "overrides": ["torch==2.13.0+cpu"],
+        "exclude": ["triton"],
+        "extra": [],
+        "build": [*read("source-0.28.0")["requirements"]["build"], "ninja", "wheel", "jinja2", "numpy<2"],
+    }
+    # A folder with torch alone: what the general index has beside it are CUDA builds.
+    folder = plan(version="0.28.0", torch_find_links="/srv/wheels")["lock"]
+    assert folder["exclude"] == ["triton", "torchvision", "torchaudio", "torchcodec"]
+
+
+def test_the_lock_of_a_release_with_a_newer_torch() -> None:
+    result = plan(version="0.11.0", torch_version="2.13.0+cpu")
+    assert result["lock"]["overrides"] == ["torch==2.13.0+cpu", "setuptools<81"]
+    assert [entry["text"] for entry in result["reasons"] if entry["decision"] == "lock"] == [
+        "without triton, intel-extension-for-pytorch, torchvision, torchaudio: they are made for another torch build",
+        "transformers<5: this release was written before 5 and does not say so",
+    ]
+    assert result["lock"]["extra"] == ["transformers<5"]
+    assert plan(version="0.16.0")["lock"]["extra"] == []  # says so itself
+
+
+def test_build_requirements_that_only_the_build_system_names() -> None:
+    assert "grpcio-tools==1.78.0" in plan(version="0.16.0")["lock"]["build"]
+    assert [line for line in plan(version="0.16.0")["lock"]["build"] if line.startswith("torch")] == [
+        line for line in read("source-0.16.0")["requirements"]["build"] if line.startswith("torch")
+    ]
+
+
 @pytest.mark.parametrize(
     ("version", "requires", "listed", "fits"),
     [
@@ -675,7 +706,8 @@ def test_filters_name_the_planners_and_turn_their_errors_into_ansibles() -> None
     filters = FilterModule().filters()
     assert sorted(filters) == ["deployment_id", "fleet_table", "plan_host", "plan_match", "release_id", "resolve_date"]
     inputs = (read("source-0.6.5"), ARCHIVE, NOTHING, MODEL)
-    assert filters["plan_host"](host(), *inputs, WISHES) == plan()
+    planned = filters["plan_host"](host(), *inputs, WISHES)
+    assert {key: planned[key] for key in plan()} == plan()
     with pytest.raises(AnsibleFilterError, match="swap_size is 'big'"):
         filters["plan_host"](host(), *inputs, {**WISHES, "swap_size": "big"})
     with pytest.raises(AnsibleFilterError, match="plan_host: the input is not as documented: KeyError\\('cpu'\\)"):

@@ -28,6 +28,7 @@ WISHES: dict[str, Any] = {
     "swap_size": "auto",
     "python": "auto",
     "allow_newer_suite": False,
+    "torch_find_links": "",
     "torch_version": "auto",
     "sdist": "",
     "sha256": "",

@@ -1,0 +1,74 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""onednn_info over folders, archives and git addresses; the sources are small ones written here."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.run_module import run_module
+
+CMAKE = (
+    'cmake_minimum_required(VERSION 3.13)\nset(PROJECT_VERSION "3.7.2")\nproject(DNNL VERSION "${PROJECT_VERSION}")\n'
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "oneDNN-3.7.2"
+    (root / "src/cpu").mkdir(parents=True)
+    (root / "CMakeLists.txt").write_text(CMAKE)
+    (root / "src/CMakeLists.txt").write_text("set(PROJECT_VERSION 9.9)\n")
+    (root / "src/cpu/a.cpp").write_text("int a;\n")
+    return root
+
+
+def test_a_folder_is_told_by_its_contents(folder: Path) -> None:
+    first = run_module("onednn_info", source=str(folder))["onednn"]
+    assert (first["kind"], first["version"], first["path"]) == ("folder", "3.7.2", str(folder))
+    (folder / ".git").mkdir()
+    (folder / ".git/HEAD").write_text("ref")
+    assert run_module("onednn_info", source=str(folder))["onednn"] == first
+    (folder / "src/cpu/a.cpp").write_text("int b;\n")
+    assert run_module("onednn_info", source=str(folder))["onednn"]["sha256"] != first["sha256"]
+
+
+@pytest.mark.parametrize("mode", ["gz", "xz"])
+def test_an_archive_is_told_by_its_bytes(folder: Path, tmp_path: Path, mode: str) -> None:
+    path = tmp_path / f"onednn.tar.{mode}"
+    with tarfile.open(path, f"w:{mode}") as archive:
+        archive.add(folder, arcname=f"./{folder.name}" if mode == "gz" else folder.name)
+    found = run_module("onednn_info", source=str(path))["onednn"]
+    assert (found["kind"], found["version"], len(found["sha256"])) == ("archive", "3.7.2", 64)
+
+
+@pytest.mark.parametrize(
+    ("source", "url", "tag"),
+    [
+        ("https://mirror.example.com/oneDNN.git", "https://mirror.example.com/oneDNN.git", ""),
+        ("https://mirror.example.com/oneDNN.git#v3.10", "https://mirror.example.com/oneDNN.git", "v3.10"),
+        ("git@code.example.com:ml/oneDNN.git#v3.9", "git@code.example.com:ml/oneDNN.git", "v3.9"),
+        ("file:///srv/git/onednn", "file:///srv/git/onednn", ""),
+    ],
+)
+def test_a_git_address_is_not_asked(source: str, url: str, tag: str) -> None:
+    found = run_module("onednn_info", source=source)["onednn"]
+    assert found == {"kind": "git", "url": url, "tag": tag, "path": "", "version": "", "sha256": ""}
+
+
+def test_what_is_no_onednn_is_refused(folder: Path, tmp_path: Path) -> None:
+    missing = run_module("onednn_info", source=str(tmp_path / "none"))
+    assert missing["msg"] == f"There is no oneDNN source at {tmp_path}/none. Check vllm_source_build_onednn."
+    (folder / "CMakeLists.txt").write_text("project(x)\n")
+    assert run_module("onednn_info", source=str(folder))["msg"] == (
+        f"{folder} is no source of oneDNN: its CMakeLists.txt sets no PROJECT_VERSION. "
+        "Point vllm_source_build_onednn at an unpacked oneDNN source, at its archive, or at a git address."
+    )
+    torn = tmp_path / "torn.tar.gz"
+    torn.write_bytes(b"no archive")
+    assert run_module("onednn_info", source=str(torn))["msg"].startswith(f"Cannot read the archive {torn}: ")
