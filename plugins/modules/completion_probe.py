@@ -14,8 +14,9 @@ description:
     A server whose health page is fine but which answers no question fails.
   - Asks through no proxy, whatever the environment says, and takes the answer as a stream, so that the time to the
     first token is measured.
-  - With O(unit), waiting ends as soon as the unit has failed, is stopped, or was restarted twice; and a failure names
-    the first cause in the unit's journal since that start, rather than the last line of it.
+  - With O(unit), waiting ends as soon as the unit has failed, is stopped, or was restarted twice; an answer counts only
+    while the unit runs; and a failure names the first cause in the unit's journal since that start, rather than the
+    last line of it.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes.info
 author:
@@ -223,6 +224,14 @@ class Unit:
         if reason:
             raise CpufleetError(f"The unit {self._name} does not serve: {reason}")
 
+    def check_running(self) -> None:
+        """Raise unless the unit runs: an answer that came while it does not was another process's."""
+        if self.look().active != "active":
+            raise CpufleetError(
+                f"The question was answered, but not by the unit {self._name}: it is {self.state.active}",
+                "Find out with `ss -ltnp` which process listens on that port",
+            )
+
     def cause(self) -> FirstCause | None:
         """Return the first cause in the journal of the oldest start that tells one."""
         self.look()
@@ -253,6 +262,8 @@ class Probe:
         waited = round(time.monotonic() - self._started, 2)
         answer, plain = self._ask(model)
         check_answer(answer.text, self._options["expect"])
+        if self.unit is not None:
+            self.unit.check_running()
         return {
             "answer": answer.text,
             "completion": plain,

@@ -286,6 +286,22 @@ def test_the_cause_of_a_failed_completion_is_told_with_it(server: Server, tmp_pa
     assert "with status 500" in result["msg"]
 
 
+def test_an_answer_of_another_process_does_not_count(server: Server, tmp_path: Path) -> None:
+    path = fake_systemd(tmp_path, ["ActiveState=activating"], str(FIXTURES / "systemd_port.log"))
+    result = probe({"url": server.url, "messages": CHAT, "timeout": 10, "unit": "vllm.service"}, path)
+    assert result["msg"].startswith(
+        "The question was answered, but not by the unit vllm.service: it is activating. "
+        "Find out with `ss -ltnp` which process listens on that port. First cause in the journal of vllm.service: "
+    )
+    assert result["first_cause"]["code"] == "port_in_use"
+
+
+def test_a_good_answer_of_a_unit(server: Server, tmp_path: Path) -> None:
+    path = fake_systemd(tmp_path, ["ActiveState=active"], str(FIXTURES / "systemd_port.log"))
+    result = probe({"url": server.url, "messages": CHAT, "timeout": 10, "unit": "vllm.service"}, path)
+    assert result["answer"] == "The capital is Paris."
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
