@@ -5,7 +5,7 @@
 
 """Count what a run with nothing to do costs: module executions and seconds, for each host.
 
-    benchmarks/no_change_run.py -i INVENTORY [further ansible-playbook arguments]
+    benchmarks/no_change_run.py [--most-executions N] [--most-seconds N] -i INVENTORY [ansible-playbook arguments]
 
 Ansible says "Using module file" at verbosity 3 once for every module it executes, whoever asked for it. The inventory's
 hosts must have been converged before; the script fails when anything changed.
@@ -13,6 +13,7 @@ hosts must have been converged before; the script fails when anything changed.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import subprocess
@@ -38,8 +39,12 @@ def measure(arguments: list[str], playbook: str = "playbooks/site.yml") -> dict[
 
 
 def main() -> int:
-    """Print the figures; the last line is JSON."""
-    result = measure(sys.argv[1:])
+    """Print the figures; the last line is JSON. The limits are for each host."""
+    parser = argparse.ArgumentParser(prog="benchmarks/no_change_run.py")
+    parser.add_argument("--most-executions", type=int, default=0)
+    parser.add_argument("--most-seconds", type=float, default=0)
+    limits, arguments = parser.parse_known_args()
+    result = measure(arguments)
     recap, executions = result["recap"], result["executions"]
     if result["status"] or not recap or any(sum(numbers) for numbers in recap.values()):
         print(f"no_change_run: the run failed or changed something (changed, unreachable, failed): {recap}")
@@ -49,7 +54,11 @@ def main() -> int:
         print(f"{count:4} {module}")
     print(f"{total} module executions on {len(recap)} host(s) in {result['seconds']} s")
     print(json.dumps({"executions": total, "hosts": len(recap), "seconds": result["seconds"]}))
-    return 0
+    slow = limits.most_seconds and result["seconds"] > limits.most_seconds * len(recap)
+    many = limits.most_executions and total > limits.most_executions * len(recap)
+    if slow or many:
+        print(f"no_change_run: more than {limits.most_executions} executions or {limits.most_seconds} s a host")
+    return 1 if slow or many else 0
 
 
 if __name__ == "__main__":

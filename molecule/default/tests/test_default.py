@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,6 +158,15 @@ def test_the_question_is_answered(host: Any) -> None:
 
 def test_a_wrong_key_is_refused(host: Any) -> None:
     assert ask(host, QUESTION, key="wrong")[0] == 401
+
+
+def test_a_run_with_nothing_to_do_is_cheap() -> None:
+    script = Path(__file__).parents[3] / "benchmarks/no_change_run.py"
+    limits = ["--most-executions", "30", "--most-seconds", "25"]
+    command = [sys.executable, str(script), *limits, "-i", str(MOLECULE / "inventory")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_after_a_restart_of_the_host_it_answers_again(
