@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-__all__ = ("Failure", "Progress", "classify", "progress", "progress_line")
+__all__ = ("Failure", "Progress", "classify", "cpu_seconds", "progress", "progress_line")
 
 # Steps of fetching a dependency (CMake's FetchContent) are counted apart and come before the first compiled file.
 STEP = re.compile(r"^\[(\d+)/(\d+)\](?!.*-populate')", re.MULTILINE)
@@ -109,6 +109,12 @@ def progress_line(found: Progress, memory_bytes: int) -> str:
         return "configuring" + memory
     left = f"ETA {max(1, round(found.eta_s / 60))} min" if found.eta_s >= 0 else "ETA unknown"
     return f"{found.step}/{found.total} {found.step * 100 // found.total} % {left}{memory}"
+
+
+def cpu_seconds(times: str) -> int:
+    """Return the processor seconds of all that a shell started, from what its ``times`` printed; 0 where it did not."""
+    children = re.findall(r"(\d+)m([\d.]+)s", times)[2:4]
+    return round(sum(int(minutes) * 60 + float(seconds) for minutes, seconds in children))
 
 
 def classify(log: str, status: int | None) -> Failure:

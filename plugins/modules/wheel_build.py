@@ -15,7 +15,7 @@ author:
 description:
   - Starts the build as a transient systemd unit, or attaches to the one that runs, and waits for its end.
     Losing the connection or the controller does not end a build; running again attaches to it.
-  - After a kill or a reboot the build goes on where it was, since the build folder is kept and ninja knows what is done.
+  - After a kill or a reboot the build goes on where it was, since its folder is kept and ninja knows what is done.
   - The wheel and its manifest are put into O(dest) last and together, so a wheel with a manifest is a whole one.
   - An action plugin on the controller prints one line of progress every O(progress_interval) seconds.
 extends_documentation_fragment:
@@ -115,7 +115,12 @@ import shutil
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.cpufleet.vllm.plugins.module_utils._build_log import classify, progress, progress_line
+from ansible_collections.cpufleet.vllm.plugins.module_utils._build_log import (
+    classify,
+    cpu_seconds,
+    progress,
+    progress_line,
+)
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
     read_bytes,
@@ -129,7 +134,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
 from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel import wheel_requirements
 
 # The status is renamed into place after the log is complete: a status file means a finished command.
-WRAPPER = 'cd "$1"; shift; "$@" >build.log 2>&1; echo $? >status.part; mv status.part status'
+WRAPPER = 'cd "$1"; shift; "$@" >build.log 2>&1; echo $? >status.part; times >times; mv status.part status'
 
 
 class Build:
@@ -160,6 +165,13 @@ class Build:
         memory = fields.get("MemoryCurrent", "")
         active = fields.get("ActiveState") in ("active", "activating", "deactivating", "reloading")
         return active, int(memory) if memory.isdigit() and int(memory) < 1 << 60 else 0
+
+    def took(self) -> dict[str, int]:
+        """Return how long the last start of the build ran, and the processor time that it took (0: not known)."""
+        since = float(read_json(self.started_file, default={"time": 0})["time"])
+        ended = os.path.getmtime(self.status_file) if os.path.exists(self.status_file) else since
+        cpu = cpu_seconds(read_text(os.path.join(self.folder, "times"), default=""))
+        return {"seconds": round(ended - since), "cpu_seconds": cpu}
 
     def exit_status(self) -> int | None:
         """Return the exit status of a build that ended by itself."""
@@ -214,6 +226,7 @@ class Build:
             "file": name,
             "sha256": sha256_bytes(content),
             "requires": wheel_requirements(name, content),
+            "took": self.took(),
         }
         write_json(os.path.join(self.dest, "manifest.json"), manifest, 0o644)
         self.forget()

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._build_log import (
     Progress,
     classify,
+    cpu_seconds,
     progress,
     progress_line,
 )
@@ -171,3 +172,15 @@ def test_progress(text: str, elapsed: float, expected: Progress) -> None:
 )
 def test_progress_for_people(found: Progress, memory: int, line: str) -> None:
     assert progress_line(found, memory) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0m0.001234s 0m0.002345s\n64m12.500000s 2m0.750000s\n", 3973),  # dash
+        ("0m0,000s", 0),
+        ("", 0),
+    ],
+)
+def test_processor_seconds_of_what_a_shell_started(text: str, seconds: int) -> None:
+    assert cpu_seconds(text) == seconds
