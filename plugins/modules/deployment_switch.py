@@ -13,8 +13,10 @@ version_added: "0.1.0"
 author:
   - The cpufleet maintainers (@cpufleet)
 description:
-  - Installs the unit file that the deployment carries, points C(current) at the deployment, and restarts the service when anything
-    changed or when it does not run. The service is enabled, so that it comes back after a restart of the host.
+  - Installs the unit file that the deployment carries, points C(current) at the deployment, and restarts the service
+    when anything changed or when it does not run. The service is enabled, so that it comes back after a restart of the
+    host.
+  - A switch that was interrupted is finished by the next call.
   - Switching back is the same call with the older deployment.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
@@ -56,6 +58,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_bytes, read_text, write_atomic
 
+UNIT_FOLDER = "/etc/systemd/system"
+
 
 class Switch:
     """The reader and writer of one service's unit and ``current`` link."""
@@ -63,14 +67,20 @@ class Switch:
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
         self.unit = f"{module.params['unit']}.service"
-        self.unit_path = f"/etc/systemd/system/{self.unit}"
+        self.unit_path = os.path.join(UNIT_FOLDER, self.unit)
         self.link = os.path.join(module.params["root"], "current")
+        # There from the first change to the restart; it holds the id that served before.
+        self.pending = self.link + ".pending"
         self.target = os.path.join("deployments", module.params["id"])
         self.source = os.path.join(module.params["root"], self.target, self.unit)
 
-    def previous(self) -> str:
+    def current(self) -> str:
         """Return the id that ``current`` points at."""
         return os.path.basename(os.readlink(self.link)) if os.path.islink(self.link) else ""
+
+    def previous(self) -> str:
+        """Return the id that served last: before a switch that was interrupted, where there was one."""
+        return read_text(self.pending, default=self.current()).strip()
 
     def systemctl(self, *words: str) -> tuple[int, str]:
         """Run systemctl and return status and output."""
@@ -81,12 +91,14 @@ class Switch:
         """Return whether (unit file, link, running state) differ from what is wanted."""
         wanted = read_text(self.source, default="") if self.module.check_mode else read_text(self.source)
         unit = read_text(self.unit_path, default="") != wanted or not wanted
-        link = self.previous() != self.module.params["id"]
+        link = self.current() != self.module.params["id"] or os.path.exists(self.pending)
         state = self.systemctl("is-active", self.unit)[1] not in ("active", "activating")
         return unit, link, state or self.systemctl("is-enabled", self.unit)[1] != "enabled"
 
     def apply(self, unit: bool) -> None:
         """Install the unit, move the link and restart."""
+        if not os.path.exists(self.pending):
+            write_atomic(self.pending, f"{self.current()}\n".encode())
         if unit:
             write_atomic(self.unit_path, read_bytes(self.source), 0o644)
         temporary = self.link + ".new"
@@ -98,8 +110,11 @@ class Switch:
             status, text = self.systemctl(*words)
             if status and words[0] != "reset-failed":
                 raise CpufleetError(
-                    f"systemctl {' '.join(words)} failed: {text}", f"See journalctl -u {self.unit} on the host"
+                    f"systemctl {' '.join(words)} failed: {text}",
+                    f"See journalctl -u {self.unit} on the host",
+                    previous=self.previous(),
                 )
+        os.unlink(self.pending)
 
 
 def main() -> None:
