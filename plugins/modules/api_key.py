@@ -13,8 +13,8 @@ version_added: "0.1.0"
 author:
   - The cpufleet maintainers (@cpufleet)
 description:
-  - Makes an API key when there is none, or keeps the one that is given, in O(path)/C(api_key), and as an environment file for
-    systemd in O(path)/C(api_key.env). Both have mode 0600 from their first byte; the folder has 0700.
+  - Makes an API key when there is none, or keeps the one that is given, in O(path)/C(api_key), and as an environment
+    file for systemd in O(path)/C(api_key.env). Both have mode 0600 from their first byte; the folder has 0700.
   - The key is in no result, diff or log.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
@@ -55,11 +55,16 @@ environment_file:
 """
 
 import os
+import re
 import secrets
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_text, write_atomic
+
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+# What RFC 6750 lets a Bearer token hold; all of it stands unquoted in an environment file.
+TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 
 
 def mode_of(path: str) -> int:
@@ -82,14 +87,19 @@ def main() -> None:
     try:
         old = read_text(raw, default="").strip()
         key = module.params["value"] or old or secrets.token_urlsafe(32)
+        if not TOKEN.fullmatch(key):
+            raise CpufleetError(
+                "The API key holds a character that no Bearer token may hold",
+                "Use letters, digits and the characters - . _ ~ + / = only",
+            )
         wanted = {raw: f"{key}\n", environment: f"{module.params['variable']}={key}\n"}
-        stale = [p for p, text in wanted.items() if read_text(p, default="") != text or mode_of(p) != 0o600]
-        changed = bool(stale) or mode_of(folder) != 0o700
+        stale = [p for p, text in wanted.items() if read_text(p, default="") != text or mode_of(p) != FILE_MODE]
+        changed = bool(stale) or mode_of(folder) != FOLDER_MODE
         if changed and not module.check_mode:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            os.chmod(folder, 0o700)
+            os.makedirs(folder, mode=FOLDER_MODE, exist_ok=True)
+            os.chmod(folder, FOLDER_MODE)
             for path in stale:
-                write_atomic(path, wanted[path].encode(), 0o600)
+                write_atomic(path, wanted[path].encode(), FILE_MODE)
     except CpufleetError as error:
         module.fail_json(msg=str(error), **error.details)
     module.exit_json(changed=changed, api_key_file=raw, environment_file=environment)
