@@ -115,6 +115,7 @@ class Packages:
         self.manager: str = module.params["manager"]
         self.wait: int = module.params["lock_timeout"]
         self.deadline = time.monotonic() + self.wait
+        self.unrefreshed = ""
         self.release: str = module.params["target_release"] if self.manager == "apt" else ""
 
     def missing(self, names: list[str]) -> list[str]:
@@ -130,23 +131,30 @@ class Packages:
         """Install ``names`` and return what else moved; raise CpufleetError with the package manager's own words."""
         for command in repair_command(self.manager):
             self.run(command, fatal=False)
-        # Old lists lead to packages that are gone: without new ones a failure would blame the wrong thing.
-        self.run(refresh_command(self.manager, self.wait), fatal=True)
+        status, refreshed = self.attempt(refresh_command(self.manager, self.wait))
+        # One broken source of many does no harm; but where a package is not found, it is the cause.
+        self.unrefreshed = refreshed if status else ""
         moved = moved_packages(self.run(simulate_command(names, self.release), fatal=False)) if self.release else []
         self.run(install_command(self.manager, names, self.wait, self.release), fatal=True)
         return moved
 
     def run(self, command: list[str], fatal: bool) -> str:
-        """Run one command without questions and return what it printed; wait while another holds a lock."""
+        """Run one command and return what it printed; raise CpufleetError where that fails and is ``fatal``."""
+        status, output = self.attempt(command)
+        if status and fatal:
+            problem, remedy = explain_failure(command, output)
+            if self.unrefreshed:
+                problem += f" (and {explain_failure(refresh_command(self.manager, self.wait), self.unrefreshed)[0]})"
+            raise CpufleetError(problem, remedy, command=command)
+        return output
+
+    def attempt(self, command: list[str]) -> tuple[int, str]:
+        """Run one command without questions, again while another process holds a lock; return status and output."""
         while True:
             status, out, error = self.module.run_command(command, environ_update={**os.environ, **QUIET})
             if not status or not lock_held(out + error) or time.monotonic() > self.deadline:
-                break
+                return status, out + error
             time.sleep(LOCK_POLL_S)
-        if status and fatal:
-            problem, remedy = explain_failure(command, out + error)
-            raise CpufleetError(problem, remedy, command=command)
-        return str(out)
 
 
 def main() -> None:
