@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_fixes import applicable_fixes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_isa import isa_generation
+from ansible_collections.cpufleet.vllm.plugins.module_utils._source_cmake import Rehearsal, parse
 
 from tests.support.detection import detect
 from tests.support.run_module import run_module
@@ -289,3 +290,31 @@ def test_reason_for_no_limit(version: str, isa: str, tmp_path: Path) -> None:
     root = copy_tree(version, tmp_path)
     result = run_module("source_fix", path=root, fixes=[], isa=[isa])
     assert (result["changed"], result["status"], result["reason"]) == (False, "not_needed", REASONS[version, isa])
+
+
+def clones_onednn(root: Path) -> bool:
+    """Whether CMake, walked through as the file stands, declares oneDNN as something to fetch."""
+    text = (root / "cmake/cpu_extension.cmake").read_text()
+    declared = Rehearsal("avx2 fma f16c").run(parse(text)).declared
+    return any(command.texts[0].lower() == "onednn" for command in declared)
+
+
+@pytest.mark.parametrize(
+    ("version", "isa", "taken"),
+    [
+        ("0.17.1", ["avx2"], False),
+        ("0.17.1", ["avx512"], False),  # loads the AVX2 library
+        ("0.17.1", ["avx512_bf16"], True),
+        ("0.17.1", ["avx2", "amx"], True),
+        ("0.32.0", ["avx2"], True),  # its AVX2 library calls oneDNN
+    ],
+)
+def test_onednn_is_left_out_where_no_wanted_library_calls_it(
+    version: str, isa: list[str], taken: bool, tmp_path: Path
+) -> None:
+    root = copy_tree(version, tmp_path)
+    run_module("source_fix", path=root, fixes=[], isa=isa)
+    assert clones_onednn(root) is taken
+    # Another class later: the edit goes again.
+    run_module("source_fix", path=root, fixes=[], isa=["amx"])
+    assert clones_onednn(root)
