@@ -11,7 +11,8 @@ from typing import Any
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import job_bytes, usable_memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
-from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, MIB, human, parse_size
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, MIB, human
+from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_types import parse_size, round_up
 
 __all__ = ("check_disk", "choose_swap", "disk_needs")
 
@@ -26,11 +27,14 @@ SWAP_STEP = 256 * MIB
 def choose_swap(host: dict[str, Any], source: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> dict[str, Any]:
     """Return the size the swap file is to have, what that adds, and what swap is free already (bytes)."""
     path, wish = str(wishes["swap_file"]), str(wishes["swap_size"])
-    own = sum(entry["size_bytes"] for entry in host["swap"] if entry["path"] == path)
-    others = sum(entry["size_bytes"] for entry in host["swap"] if entry["path"] != path)
-    free = sum(entry["size_bytes"] - entry["used_bytes"] for entry in host["swap"])
+    # zram lies in the memory that it would extend.
+    disk_swap = [entry for entry in host["swap"] if entry["kind"] != "zram"]
+    # /proc/swaps leaves the header page out of a file's size.
+    own = sum(round_up(entry["size_bytes"]) for entry in disk_swap if entry["path"] == path)
+    others = sum(entry["size_bytes"] for entry in disk_swap if entry["path"] != path)
+    free = sum(entry["size_bytes"] - entry["used_bytes"] for entry in disk_swap)
     if wish != "auto":
-        size = parse_size(wish, "swap_size")
+        size = parse_size(wish)
         notes.because("swap", f"{human(size)}: swap_size says so")
     else:
         wanted = int(host["cpu"]["usable_cpus"]) * job_bytes(source) + BASE_BYTES

@@ -7,26 +7,12 @@
 
 from __future__ import annotations
 
-import re
-
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 
-__all__ = ("GIB", "MIB", "human", "parse_count", "parse_size")
+__all__ = ("GIB", "MIB", "human", "parse_count")
 
 MIB = 1 << 20
 GIB = 1 << 30
-SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?\s*$", re.IGNORECASE)
-UNIT = {"": MIB, "K": 1 << 10, "M": MIB, "G": GIB, "T": 1 << 40}
-
-
-def parse_size(value: str | float, variable: str) -> int:
-    """Return bytes for ``8G``, ``8192M`` or a number of MiB (text or number); ``variable`` names it in errors."""
-    match = SIZE.match(str(value))
-    if match is None:
-        raise CpufleetError(
-            f"{variable} is {value!r}, which is not a size", f"Write {variable} as 8G, 8192M or 8192 (MiB)"
-        )
-    return int(float(match[1]) * UNIT[match[2].upper()])
 
 
 def parse_count(value: str | int, variable: str) -> int:

@@ -51,7 +51,7 @@ def stand_in() -> tuple[Path, str]:
         "model_serve_port": PORT,
         "model_serve_gate_question": QUESTION,
         "model_serve_gate_expect": EXPECT,
-        "swap_file": f"{bench.HOST_SWAP}/swapfile",
+        "swap_file": f"{bench.HOST_SWAP}/{HOST}",
         "swap_size": "1G",
     }
     inventory = bench.cache() / "demo-inventory.json"

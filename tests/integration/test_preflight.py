@@ -169,11 +169,11 @@ def test_check_mode_on_a_bare_host_fails_nowhere_and_changes_nothing(hosts: Host
     host = hosts.start(*bench.SYSTEMD_FLAGS, command=("/lib/systemd/systemd",))
     bench.wait_for_host(host)
     bench.run("docker", "exec", host, "touch", "/mark")
-    run = hosts.play(host, "--check", "--diff", swap_file="/var/swap/swapfile", swap_size="64M")
+    run = hosts.play(host, "--check", "--diff", swap_file=f"/var/swap/{host}", swap_size="64M")
     assert run.failed == 0, run.output
     assert run.changed > 5, "check mode says that nothing would be done"
     # The package manager's lists and caches are part of the comparison: not even they may change.
     places = ("/etc", "/opt", "/usr", "/var/lib")
     newer = ("-newer", "/mark", "-not", "-path", "/var/lib/systemd/*")
     assert bench.run("docker", "exec", host, "find", *places, *newer).stdout == ""
-    assert not bench.swap_folder(host).joinpath("swapfile").exists()
+    assert not bench.swap_folder(host).joinpath(host).exists()

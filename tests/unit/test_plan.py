@@ -24,27 +24,7 @@ FIXTURES = Path(__file__).parent / "fixtures" / "plan"
 GIB = 1 << 30
 ARCHIVE = {"sha256": "0c" * 32, "upload_time": "2024-12-18T00:00:00Z"}
 NOTHING: dict[str, Any] = {"current": "", "releases": {}, "deployments": {}, "wheels": {}, "unfinished": []}
-WISHES: dict[str, Any] = {
-    "root": "/opt/vllm",
-    "isa_class": "auto",
-    "swap_file": "/swapfile",
-    "swap_size": "auto",
-    "python": "auto",
-    "allow_newer_suite": False,
-    "torch_version": "auto",
-    "torch_find_links": "",
-    "jobs": "auto",
-    "platform_patch": "auto",
-    "known_fixes": True,
-    "model_source": "controller",
-    "dtype": "auto",
-    "kv_cache_gib": "auto",
-    "max_model_len": "auto",
-    "address": "127.0.0.1",
-    "port": "8000",
-    "unit": "vllm.service",
-    "user": "vllm",
-}
+WISHES: dict[str, Any] = json.loads((FIXTURES / "wishes.json").read_text())
 # SmolLM2-135M-Instruct in bfloat16.
 MODEL: dict[str, Any] = {
     "dtype": "bfloat16",
@@ -147,7 +127,7 @@ def test_a_bare_debian_12_gets_a_whole_plan() -> None:
     }
     assert result["torch"] == {"version": "2.5.1+cpu", "pin": "2.5.1+cpu", "overridden": False}
     assert (result["edits"], result["builder"], result["jobs"], result["minutes"]) == ([], True, 2, 6)
-    assert result["swap"] == {"path": "/swapfile", "size_bytes": 0, "add_bytes": 0, "free_bytes": 0}
+    assert result["swap"] == {"path": "/swapfile", "kind": "file", "size_bytes": 0, "add_bytes": 0, "free_bytes": 0}
     assert result["model"] == {
         "weights_bytes": 269_060_552,
         "overhead_bytes": GIB,
@@ -263,7 +243,7 @@ def test_everything_impossible_on_one_host_is_told_at_once() -> None:
     ],
 )
 def test_jobs_follow_processors_and_memory(memory: float, available: float, swap: int, cpus: int, jobs: int) -> None:
-    devices = [{"path": "/swapfile", "size_bytes": swap * GIB, "used_bytes": 0}] if swap else []
+    devices = [{"path": "/swapfile", "kind": "file", "size_bytes": swap * GIB, "used_bytes": 0, "kind": "file"}] if swap else []
     result = plan(host(memory, available, cpus, swap=devices), swap_size=f"{swap}G", isa_class="avx2")
     assert (result["jobs"], result["refused"]) == (jobs, [])
 
@@ -306,7 +286,7 @@ def test_a_wish_that_is_no_number_names_its_variable(wish: str, variable: str, v
 def test_swap_auto_adds_what_a_build_with_every_processor_lacks(
     memory: float, swap: list[tuple[str, int]], size_mib: int, add_mib: int
 ) -> None:
-    devices = [{"path": path, "size_bytes": size << 20, "used_bytes": 0} for path, size in swap]
+    devices = [{"path": path, "kind": "file", "size_bytes": size << 20, "used_bytes": 0, "kind": "file"} for path, size in swap]
     result = plan(host(memory, memory - 0.4, swap=devices))["swap"]
     assert (result["size_bytes"] >> 20, result["add_bytes"] >> 20) == (size_mib, add_mib)
 
@@ -317,16 +297,21 @@ def test_swap_auto_counts_the_memory_that_a_control_group_leaves() -> None:
     assert result["jobs"] == 2
 
 
+def test_zram_is_no_disk_swap() -> None:
+    zram = [{"path": "/dev/zram0", "kind": "zram", "size_bytes": 8 * GIB, "used_bytes": 0}]
+    assert plan(host(3.7, 3.3, swap=zram))["swap"] == plan(host(3.7, 3.3))["swap"]
+
+
 def test_a_smaller_swap_file_is_not_counted_at_its_old_size() -> None:
-    big = [{"path": "/swapfile", "size_bytes": 8 * GIB, "used_bytes": 0}]
+    big = [{"path": "/swapfile", "kind": "file", "size_bytes": 8 * GIB, "used_bytes": 0, "kind": "file"}]
     result = plan(host(3.7, 1.0, swap=big), swap_size="1G")
-    assert result["swap"] == {"path": "/swapfile", "size_bytes": GIB, "add_bytes": 0, "free_bytes": GIB}
+    assert result["swap"] == {"path": "/swapfile", "kind": "file", "size_bytes": GIB, "add_bytes": 0, "free_bytes": GIB}
     assert result["jobs"] == 1
 
 
 def test_swap_size_in_every_way_it_is_written() -> None:
     assert {plan(swap_size=wish)["swap"]["size_bytes"] for wish in ("2G", "2048M", 2048, "2 GiB")} == {2 * GIB}
-    with pytest.raises(CpufleetError, match="swap_size is 'big', which is not a size"):
+    with pytest.raises(CpufleetError, match="Cannot read 'big' as the size of a swap file"):
         plan(swap_size="big")
 
 
@@ -708,7 +693,7 @@ def test_filters_name_the_planners_and_turn_their_errors_into_ansibles() -> None
     inputs = (read("source-0.6.5"), ARCHIVE, NOTHING, MODEL)
     planned = filters["plan_host"](host(), *inputs, WISHES)
     assert {key: planned[key] for key in plan()} == plan()
-    with pytest.raises(AnsibleFilterError, match="swap_size is 'big'"):
+    with pytest.raises(AnsibleFilterError, match="Cannot read 'big' as the size of a swap file"):
         filters["plan_host"](host(), *inputs, {**WISHES, "swap_size": "big"})
     with pytest.raises(AnsibleFilterError, match="plan_host: the input is not as documented: KeyError\\('cpu'\\)"):
         filters["plan_host"]({}, *inputs, WISHES)

@@ -8,39 +8,9 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
-from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import human, parse_count, parse_size
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import human, parse_count
 
 MIB, GIB = 1 << 20, 1 << 30
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("8G", 8 * GIB),
-        ("8g", 8 * GIB),
-        ("8 GiB", 8 * GIB),
-        ("8GB", 8 * GIB),
-        ("8192M", 8 * GIB),
-        ("8192", 8 * GIB),
-        (8192, 8 * GIB),
-        ("1.5G", 1536 * MIB),
-        ("512K", 512 << 10),
-        ("1T", 1 << 40),
-        ("0", 0),
-        (" 2G ", 2 * GIB),
-    ],
-)
-def test_sizes(text: str | int, size: int) -> None:
-    assert parse_size(text, "swap_size") == size
-
-
-@pytest.mark.parametrize("text", ["", "big", "-1G", "1,5G", "8 P", "G", "8GG", "0x10"])
-def test_what_is_not_a_size_is_refused_with_the_variable(text: str) -> None:
-    with pytest.raises(CpufleetError) as refused:
-        parse_size(text, "swap_size")
-    assert str(refused.value) == (
-        f"swap_size is {text!r}, which is not a size. Write swap_size as 8G, 8192M or 8192 (MiB)."
-    )
 
 
 @pytest.mark.parametrize(("value", "count"), [(1, 1), ("12", 12), (" 2 ", 2)])

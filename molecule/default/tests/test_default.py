@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 ROOT = "/opt/vllm"
-SWAP = "/var/swap/swapfile"
 MOLECULE = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 MODELS = Path(os.environ["CPUFLEET_CACHE"], "models")
 QUESTION = "What is the capital of France?"
@@ -61,14 +60,15 @@ def ask(host: Any, question: str, key: str = "") -> tuple[int, str]:
 
 
 def test_swap_is_active_and_in_fstab(host: Any) -> None:
+    swap = f"/var/swap/{host.backend.host}"
     lines = [line.split() for line in host.file("/proc/swaps").content_string.splitlines()]
-    assert [SWAP, "file"] in [words[:2] for words in lines]
+    assert [swap, "file"] in [words[:2] for words in lines]
     assert [
         line
         for line in host.file("/etc/fstab").content_string.splitlines()
-        if line.split()[:3] == [SWAP, "none", "swap"]
+        if line.split()[:3] == [swap, "none", "swap"]
     ]
-    assert host.file(SWAP).mode == 0o600
+    assert host.file(swap).mode == 0o600
 
 
 def test_service_runs_as_its_user_and_comes_back(host: Any) -> None:
