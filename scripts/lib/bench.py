@@ -121,7 +121,7 @@ def stop_docker() -> None:
     if not (process / "comm").exists() or (process / "comm").read_text(encoding="utf-8").strip() != "dockerd":
         return
     run(*as_root("kill", "-TERM", pid), check=False)
-    for _ in range(120):
+    for _attempt in range(120):
         if not process.exists():
             return
         time.sleep(0.5)

@@ -51,7 +51,7 @@ def name() -> str:
 
 def python_version(image: str) -> str:
     """Return the Python of ``image`` ("3.11"), by its release where it is ours, else by asking it."""
-    repository, _, tag = image.partition(":")
+    repository, _colon, tag = image.partition(":")
     if repository == BOOTSTRAPPED and tag in RELEASES:
         return RELEASES[tag][1]
     script = "import sys; print('%d.%d' % sys.version_info[:2])"
@@ -64,7 +64,7 @@ def ensure(cache: Path, as_root: Callable[..., list[str]]) -> None:
     image = name()
     if _succeeds(["docker", "image", "inspect", image]):
         return
-    repository, _, tag = image.partition(":")
+    repository, _colon, tag = image.partition(":")
     if repository != BOOTSTRAPPED:
         if _succeeds(["docker", "pull", image]):
             return

@@ -31,7 +31,7 @@ def expected_tokens(folder: Path, prompt: str, count: int = 16) -> dict[str, Any
     start = ids.shape[1]
     margin = float("inf")
     with torch.inference_mode():
-        for _ in range(count):
+        for _step in range(count):
             logits = model(ids).logits[0, -1]
             best, second = torch.topk(logits, 2).values.tolist()
             margin = min(margin, best - second)

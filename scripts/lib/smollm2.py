@@ -46,7 +46,7 @@ def tensor_name(gguf_name: str) -> str:
     """Return the name that transformers gives to the tensor that a GGUF calls ``gguf_name``."""
     stem = gguf_name.removesuffix(".weight")
     if stem.startswith("blk."):
-        _, layer, part = stem.split(".")
+        _blk, layer, part = stem.split(".")
         return f"model.layers.{layer}.{LAYER_NAMES[part]}.weight"
     return f"{OTHER_NAMES[stem]}.weight"
 

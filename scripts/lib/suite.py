@@ -233,7 +233,7 @@ def report(results: list[tuple[str, float, str]], chosen: list[Tier]) -> None:
         print(f"{name:<28}{seconds:>8.0f} s  {result}")
     for tier in chosen[len(results) :]:
         print(f"{tier.name:<28}{'-':>8}    not run")
-    print(f"{'all':<28}{sum(seconds for _, seconds, _ in results):>8.0f} s")
+    print(f"{'all':<28}{sum(result[1] for result in results):>8.0f} s")
     print(COUNTER.line(), flush=True)
 
 
@@ -260,7 +260,7 @@ def main(arguments: list[str]) -> int:
         results.extend(run(chosen))
     finally:
         HOSTS.give_back()
-    red = [name for name, _, result in results if result == "red"]
+    red = [name for name, _seconds, result in results if result == "red"]
     if red and not COUNTER.counts["failed"]:
         COUNTER.counts["failed"] = 1
     report(results, chosen)

@@ -94,11 +94,11 @@ def _tensors(speakable: list[bool]) -> Iterator[Tensor]:
     source = random.Random(SEED)  # noqa: S311 - wanted is a number that everyone can predict
 
     def matrix(name: str, rows: int, columns: int, scale: float) -> Tensor:
-        values = (scale * (2.0 * source.random() - 1.0) for _ in range(rows * columns))
+        values = (scale * (2.0 * source.random() - 1.0) for _index in range(rows * columns))
         return Tensor(f"{name}.weight", (rows, columns), bfloat16(values))
 
     def vector(name: str, size: int, centre: float, scale: float) -> Tensor:
-        values = (centre + scale * (2.0 * source.random() - 1.0) for _ in range(size))
+        values = (centre + scale * (2.0 * source.random() - 1.0) for _index in range(size))
         return Tensor(name, (size,), bfloat16(values))
 
     yield matrix("model.embed_tokens", len(speakable), HIDDEN, 1.0)

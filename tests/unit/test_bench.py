@@ -209,7 +209,7 @@ def test_the_suite_stops_at_the_first_red_tier(capsys: pytest.CaptureFixture[str
         suite.Tier("c", lambda: done.append("c")),
     ]
     results = list(suite.run(chosen))
-    assert [(name, result) for name, _, result in results] == [("a", "green"), ("b", "red")]
+    assert [(name, result) for name, _seconds, result in results] == [("a", "green"), ("b", "red")]
     assert done == ["a"]
     suite.report(results, chosen)
     printed = capsys.readouterr().out

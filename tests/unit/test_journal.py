@@ -144,6 +144,7 @@ def test_a_named_fault_wins_over_an_earlier_exit_status() -> None:
         ("\x1b[32mINFO\x1b[0m:     Started", "INFO", "Started"),
         ("(APIServer pid=9) RuntimeError: x", "", "RuntimeError: x"),
         ("ERROR 12-06 10:00:00 engine.py:366]   File \"x\"", "ERROR", '  File "x"'),
+        ("ERROR 12-06 10:00:00 engine.py:366] KeyError: 'x'\r", "ERROR", "KeyError: 'x'"),
         ("plain", "", "plain"),
     ],
 )  # fmt: skip
