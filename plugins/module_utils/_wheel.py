@@ -19,7 +19,7 @@ SYMBOL_VERSION = re.compile(rb"\b(GLIBC|GLIBCXX)_(\d+(?:\.\d+)+)\x00")
 
 
 def wheel_requirements(name: str, content: bytes) -> dict[str, str]:
-    """Return version, Python tag and platform of the wheel ``name``, and the GLIBC and GLIBCXX floors of its libraries."""
+    """Return version and tags of the wheel ``name``, and the GLIBC and GLIBCXX floors of its libraries."""
     parts = name[: -len(".whl")].split("-")
     if not name.endswith(".whl") or len(parts) < 5:  # noqa: PLR2004 - name, version and three tags (PEP 427)
         raise CpufleetError(f"{name} is not the name of a wheel", "Look at the build's log")

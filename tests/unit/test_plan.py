@@ -127,7 +127,7 @@ def test_a_bare_debian_12_gets_a_whole_plan() -> None:
     }
     assert result["torch"] == {"version": "2.5.1+cpu", "pin": "2.5.1+cpu", "overridden": False}
     assert (result["edits"], result["builder"], result["jobs"], result["minutes"]) == ([], True, 2, 6)
-    assert result["swap"] == {"path": "/swapfile", "kind": "file", "size_bytes": 0, "add_bytes": 0, "free_bytes": 0}
+    assert result["swap"] == {"path": "/swapfile", "size_bytes": 0, "add_bytes": 0, "free_bytes": 0}
     assert result["model"] == {
         "weights_bytes": 269_060_552,
         "overhead_bytes": GIB,
@@ -243,7 +243,7 @@ def test_everything_impossible_on_one_host_is_told_at_once() -> None:
     ],
 )
 def test_jobs_follow_processors_and_memory(memory: float, available: float, swap: int, cpus: int, jobs: int) -> None:
-    devices = [{"path": "/swapfile", "kind": "file", "size_bytes": swap * GIB, "used_bytes": 0, "kind": "file"}] if swap else []
+    devices = [{"path": "/swapfile", "size_bytes": swap * GIB, "used_bytes": 0, "kind": "file"}] if swap else []
     result = plan(host(memory, available, cpus, swap=devices), swap_size=f"{swap}G", isa_class="avx2")
     assert (result["jobs"], result["refused"]) == (jobs, [])
 
@@ -286,7 +286,7 @@ def test_a_wish_that_is_no_number_names_its_variable(wish: str, variable: str, v
 def test_swap_auto_adds_what_a_build_with_every_processor_lacks(
     memory: float, swap: list[tuple[str, int]], size_mib: int, add_mib: int
 ) -> None:
-    devices = [{"path": path, "kind": "file", "size_bytes": size << 20, "used_bytes": 0, "kind": "file"} for path, size in swap]
+    devices = [{"path": path, "size_bytes": size << 20, "used_bytes": 0, "kind": "file"} for path, size in swap]
     result = plan(host(memory, memory - 0.4, swap=devices))["swap"]
     assert (result["size_bytes"] >> 20, result["add_bytes"] >> 20) == (size_mib, add_mib)
 
@@ -303,9 +303,9 @@ def test_zram_is_no_disk_swap() -> None:
 
 
 def test_a_smaller_swap_file_is_not_counted_at_its_old_size() -> None:
-    big = [{"path": "/swapfile", "kind": "file", "size_bytes": 8 * GIB, "used_bytes": 0, "kind": "file"}]
+    big = [{"path": "/swapfile", "size_bytes": 8 * GIB, "used_bytes": 0, "kind": "file"}]
     result = plan(host(3.7, 1.0, swap=big), swap_size="1G")
-    assert result["swap"] == {"path": "/swapfile", "kind": "file", "size_bytes": GIB, "add_bytes": 0, "free_bytes": GIB}
+    assert result["swap"] == {"path": "/swapfile", "size_bytes": GIB, "add_bytes": 0, "free_bytes": GIB}
     assert result["jobs"] == 1
 
 
