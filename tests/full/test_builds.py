@@ -90,14 +90,18 @@ def host() -> Iterator[str]:
 
 
 def play(case: Case, folder: Path) -> dict[str, Any]:
-    """Run site.yml and return what the gate was answered."""
+    """Run site.yml, its output going to a file in the cache, and return what the gate was answered."""
     inventory, report = folder / "inventory.json", folder / "report"
     hosts = {"vllm_hosts": {"hosts": {HOST: variables(case)}}}
     inventory.write_text(json.dumps({"all": {"children": hosts}}), encoding="utf-8")
     command = ["ansible-playbook", "site.yml", "-i", str(inventory), "-e", f"model_serve_report={report}"]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(command, cwd=bench.REPOSITORY, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    log = bench.cache() / f"build-{case.version}.log"
+    with log.open("w", encoding="utf-8") as stream:
+        done = subprocess.run(
+            command, cwd=bench.REPOSITORY, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False
+        )
+    assert done.returncode == 0, f"{log}:\n" + log.read_text(encoding="utf-8")[-6000:]
     found: dict[str, Any] = json.loads(Path(f"{report}.{HOST}.json").read_text(encoding="utf-8"))
     return found
 
