@@ -30,7 +30,6 @@ PACKAGES = (
     "procps",
     "python3",
     "python3-apt",
-    "python3-venv",
     "sudo",
     "systemd",
     "systemd-sysv",
