@@ -131,6 +131,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
     write_atomic,
     write_json,
 )
+from ansible_collections.cpufleet.vllm.plugins.module_utils._systemd import environment_file
 from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel import wheel_requirements
 
 # The status is renamed into place after the log is complete: a status file means a finished command.
@@ -149,6 +150,7 @@ class Build:
         self.log = os.path.join(self.folder, "build.log")
         self.status_file = os.path.join(self.folder, "status")
         self.started_file = os.path.join(self.folder, "started.json")
+        self.environment_file = os.path.join(self.folder, "build.env")
 
     def finished(self) -> dict[str, object]:
         """Return the manifest of the finished wheel, {} where there is none or its bytes are not those recorded."""
@@ -192,7 +194,9 @@ class Build:
         write_json(self.started_file, {"time": time.time(), "identity": parameters["identity"]})
         command = ["systemd-run", "--quiet", "--collect", f"--unit={self.unit}", f"--working-directory={self.folder}"]
         command += ["--property=Nice=5", "--property=OOMScoreAdjust=500", "--property=KillMode=control-group"]
-        command += [f"--setenv={name}={value}" for name, value in sorted(parameters["environment"].items())]
+        # Not --setenv: an index or proxy URL may hold a password, and a unit's own settings are for all to read.
+        write_atomic(self.environment_file, environment_file(parameters["environment"]).encode(), 0o600)
+        command += [f"--property=EnvironmentFile={self.environment_file}"]
         command += ["/bin/sh", "-c", WRAPPER, "build", self.folder, parameters["uv"], "build", "--wheel"]
         command += [
             "--no-build-isolation",
