@@ -24,6 +24,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._host_probe import p
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_read import (
     Root,
     read_disk,
+    read_gpus,
     read_listeners,
     read_virtualization,
 )
@@ -59,6 +60,7 @@ def gather_host(root_path: str = "/", paths: tuple[str, ...] = ("/", "/tmp")) ->
         "virtualization": read_virtualization(root, processor.flags),
         "compilers": compilers,
         "pythons": pythons,
+        "gpus": read_gpus(root),
         "listeners": read_listeners(root),
         "systemd": root.exists("/run/systemd/system"),
         "clock": int(time.time()) if root.live else None,

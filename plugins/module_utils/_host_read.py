@@ -27,7 +27,10 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._host_net import (
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_text
 
-__all__ = ("Root", "read_disk", "read_listeners", "read_virtualization")
+__all__ = ("Root", "read_disk", "read_gpus", "read_listeners", "read_virtualization")
+
+# Drivers through which NVML or ROCm report a GPU, which is what vLLM asks; a card without one is not seen.
+_GPU_DRIVERS = ("nvidia", "amdgpu")
 
 _DMI_VENDORS = (
     ("alibaba cloud", "kvm"),
@@ -100,6 +103,16 @@ def read_disk(root: Root, path: str, mounts: tuple[Mount, ...]) -> dict[str, Any
         "total_bytes": total,
         "free_bytes": free,
     }
+
+
+def read_gpus(root: Root) -> list[dict[str, str]]:
+    """List the GPUs that vLLM would notice: PCI address, and the driver that holds the device."""
+    found = []
+    for device in root.glob("/sys/bus/pci/devices/*"):
+        driver = os.path.basename(os.path.realpath(root.where(f"{device}/driver")))
+        if root.text(f"{device}/class").startswith("0x03") and driver in _GPU_DRIVERS:
+            found.append({"address": os.path.basename(device), "driver": driver})
+    return found
 
 
 def read_listeners(root: Root) -> list[dict[str, Any]]:

@@ -236,6 +236,11 @@ host:
       type: list
       elements: dict
       returned: success
+    gpus:
+      description: GPUs that vLLM would notice, with C(address) and C(driver); none of them is used.
+      type: list
+      elements: dict
+      returned: success
     listeners:
       description:
         - Listening TCP sockets with C(port), C(address), C(user), C(pid), C(process) and the systemd C(unit) of that

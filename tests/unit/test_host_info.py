@@ -358,3 +358,21 @@ def test_root_that_is_no_folder_is_refused() -> None:
         "Cannot read a host under /nowhere/at/all: it is not a folder. "
         "Name the folder that holds the host's etc and proc, or leave root out for this machine."
     )
+
+
+def test_gpus_are_those_whose_driver_reports_them(tmp_path: Path) -> None:
+    devices = tmp_path / "sys/bus/pci/devices"
+    cards = (("0000:01:00.0", "0x030000", "nvidia"), ("0000:02:00.0", "0x038000", "amdgpu"))
+    others = (
+        ("0000:03:00.0", "0x030000", "nouveau"),
+        ("0000:04:00.0", "0x030000", ""),
+        ("0000:05:00.0", "0x020000", "nvidia"),
+    )
+    for address, kind, driver in (*cards, *others):
+        (devices / address).mkdir(parents=True)
+        (devices / address / "class").write_text(kind + "\n")
+        if driver:
+            (tmp_path / "sys/bus/pci/drivers" / driver).mkdir(parents=True, exist_ok=True)
+            (devices / address / "driver").symlink_to(f"../../drivers/{driver}")
+    found = gather_host(str(tmp_path), ["/"])["gpus"]
+    assert found == [{"address": address, "driver": driver} for address, _kind, driver in cards]
