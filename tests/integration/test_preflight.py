@@ -130,7 +130,12 @@ def test_a_python_outside_the_range_and_no_way_to_get_one(hosts: Hosts, monkeypa
     monkeypatch.delenv("CPUFLEET_IMAGE")
     host = hosts.start(system=newer)
     pattern = r"vLLM 0\.6\.5 needs Python >=3\.9 \(its CMake takes 3\.9, 3\.10, 3\.11, 3\.12\), the host has 3\.13\.\d+"
-    refused(hosts, host, pattern + ".*choose a vllm_version that takes the one it has")
+    refused(
+        hosts,
+        host,
+        pattern + ".*choose a vllm_version that takes the one it has",
+        toolchain_python="system",
+    )
 
 
 def test_too_little_disk(hosts: Hosts) -> None:
