@@ -32,6 +32,8 @@ JOB_BYTES_UNMEASURED = 3 * GIB
 BUILD_MINUTES = {"I0": 5, "I5": 56}
 BUILD_MINUTES_UNMEASURED = 30
 INSTALL_MINUTES = 3
+# Versions that uv brings, the one that most releases of vLLM and torch have wheels for first.
+MANAGED_PYTHONS = ("3.12", "3.11", "3.13", "3.10", "3.9")
 
 
 def choose_isa(host: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> str:
@@ -70,25 +72,45 @@ def in_range(version: str, source: dict[str, Any]) -> bool:
 
 
 def choose_python(host: dict[str, Any], source: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> dict[str, Any]:
-    """Return the newest interpreter of the host that the release takes."""
+    """Return the newest interpreter of the host that the release takes, or one that uv is to bring.
+
+    ``tool`` is the interpreter of the host that uv itself is installed with.
+    """
     found = sorted(host["pythons"], key=lambda entry: version_key(entry["version"]), reverse=True)
     fitting = [entry for entry in found if in_range(entry["version"], source)]
-    wanted = source["python_requires"]
+    wanted, wish = source["python_requires"], str(wishes["python"])
     if source.get("python_supported"):
         wanted += f" (its CMake takes {', '.join(source['python_supported'])})"
-    if not fitting:
-        seen = ", ".join(entry["version"] for entry in found) or "none"
-        notes.refuse(
-            "python",
-            f"vLLM {source['version']} needs Python {wanted}, the host has {seen}, and toolchain_python is "
-            f"{wishes['python']}, which brings no other one. Install a Python in that range on the host, or choose a "
-            "vllm_version that takes the one it has.",
-        )
-        return {"path": "", "version": "", "from": "none", "packages": []}
-    best = fitting[0]
-    missing = [name for name, there in (("venv", best["venv"]), ("headers", best["headers"])) if not there]
-    notes.because("python", f"{best['path']} {best['version']} is in the range {wanted}")
-    return {"path": best["path"], "version": best["version"], "from": "system", "missing": missing}
+    seen = ", ".join(entry["version"] for entry in found) or "none"
+    if fitting and wish != "uv":
+        best = fitting[0]
+        missing = [name for name, there in (("venv", best["venv"]), ("headers", best["headers"])) if not there]
+        notes.because("python", f"{best['path']} {best['version']} is in the range {wanted}")
+        tool = {"path": best["path"], "version": best["version"]}
+        return {**tool, "from": "system", "missing": missing, "tool": tool}
+    version = next((one for one in MANAGED_PYTHONS if in_range(one, source)), "")
+    if not version or wish == "system" or not found:
+        refuse_python(f"vLLM {source['version']} needs Python {wanted}, the host has {seen}", version, wish, notes)
+        return {"path": "", "version": "", "from": "none", "missing": [], "tool": {"path": "", "version": ""}}
+    why = "toolchain_python says so" if wish == "uv" else f"the host has {seen}, which is not in the range {wanted}"
+    notes.because("python", f"{version}, brought by uv: {why}")
+    tool = {"path": found[0]["path"], "version": found[0]["version"]}
+    path = f"{wishes['root']}/tools/python/{version}/bin/python{version}"
+    return {"path": path, "version": version, "from": "uv", "missing": [], "tool": tool}
+
+
+def refuse_python(figures: str, version: str, wish: str, notes: Notes) -> None:
+    """Say why neither host nor uv has a Python for the release; ``version`` is what uv would bring."""
+    if not version:
+        why, way = "uv brings none in that range", "Install one"
+    elif wish == "system":
+        why, way = "toolchain_python is system, which brings no other one", "Set toolchain_python to auto, install one"
+    else:
+        why, way = "uv, which brings one, is itself installed with one of the host", "Install one"
+    notes.refuse(
+        "python",
+        f"{figures}, and {why}. {way} in that range on the host, or choose a vllm_version that takes the one it has.",
+    )
 
 
 def choose_torch(source: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> dict[str, Any]:

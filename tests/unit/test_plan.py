@@ -35,6 +35,7 @@ MODEL: dict[str, Any] = {
     "files": [{"name": "model.safetensors", "size": 269_060_552, "sha256": "aa"}],
     "sha256": "5e" * 32,
 }
+PYTHON_13 = [{"path": "/usr/bin/python3.13", "version": "3.13.5", "venv": True, "headers": True}]
 GCC_11 = [
     {"path": "/usr/bin/g++", "language": "c++", "version": "11.4.0"},
     {"path": "/usr/bin/gcc", "language": "c", "version": "11.4.0"},
@@ -116,6 +117,7 @@ def test_a_bare_debian_12_gets_a_whole_plan() -> None:
         "version": "3.11.2",
         "from": "system",
         "missing": ["headers"],
+        "tool": {"path": "/usr/bin/python3.11", "version": "3.11.2"},
     }
     assert result["compiler"] == {
         "cc": "/usr/bin/gcc",
@@ -160,16 +162,16 @@ REFUSALS = {
         "Set vllm_isa_class to avx2 or to auto.",
     ),
     "python": (
-        {"here": host(pythons=[{"path": "/usr/bin/python3.13", "version": "3.13.5", "venv": True, "headers": True}])},
+        {"here": host(pythons=PYTHON_13), "python": "system"},
         "vLLM 0.6.5 needs Python >=3.9 (its CMake takes 3.9, 3.10, 3.11, 3.12), the host has 3.13.5, and "
-        "toolchain_python is auto, which brings no other one. Install a Python in that range on the host, or choose "
-        "a vllm_version that takes the one it has.",
+        "toolchain_python is system, which brings no other one. Set toolchain_python to auto, install one in that "
+        "range on the host, or choose a vllm_version that takes the one it has.",
     ),
     "python none": (
         {"here": host(pythons=[])},
         "vLLM 0.6.5 needs Python >=3.9 (its CMake takes 3.9, 3.10, 3.11, 3.12), the host has none, and "
-        "toolchain_python is auto, which brings no other one. Install a Python in that range on the host, or choose "
-        "a vllm_version that takes the one it has.",
+        "uv, which brings one, is itself installed with one of the host. Install one in that range on the host, or "
+        "choose a vllm_version that takes the one it has.",
     ),
     "compiler": (
         {"here": host(compilers=GCC_11), "version": "0.28.0"},
@@ -605,7 +607,38 @@ def test_the_newest_fitting_python_wins_and_its_gaps_are_named() -> None:
         "version": "3.12.3",
         "from": "system",
         "missing": ["venv", "headers"],
+        "tool": {"path": "/usr/bin/python3.12", "version": "3.12.3"},
     }
+
+
+@pytest.mark.parametrize("wish", ["auto", "uv"])
+def test_uv_brings_a_python_where_the_host_has_none_in_the_range(wish: str) -> None:
+    result = plan(host(pythons=PYTHON_13), python=wish)
+    assert result["refused"] == []
+    assert result["python"] == {
+        "path": "/opt/vllm/tools/python/3.12/bin/python3.12",
+        "version": "3.12",
+        "from": "uv",
+        "missing": [],
+        "tool": {"path": "/usr/bin/python3.13", "version": "3.13.5"},
+    }
+    assert result["wheel"]["inputs"]["python_tag"] == "cp312"
+
+
+def test_uv_brings_a_python_where_it_is_asked_to() -> None:
+    assert plan(python="auto")["python"]["from"] == "system"
+    result = plan(python="uv")
+    assert result["python"]["from"] == "uv"
+    assert {"decision": "python", "text": "3.12, brought by uv: toolchain_python says so"} in result["reasons"]
+
+
+def test_a_release_that_no_python_of_uv_fits_is_refused() -> None:
+    source = {**read("source-0.6.5"), "python_requires": ">=3.20", "python_supported": []}
+    (refused,) = plan_host(host(), source, ARCHIVE, NOTHING, MODEL, WISHES)["refused"]
+    assert refused["text"] == (
+        "vLLM 0.6.5 needs Python >=3.20, the host has 3.11.2, and uv brings none in that range. Install one in that "
+        "range on the host, or choose a vllm_version that takes the one it has."
+    )
 
 
 def test_compilers_pair_by_version_and_plain_names_win() -> None:
@@ -689,7 +722,15 @@ def test_whose_port_it_is(listener: dict[str, Any], wishes: dict[str, Any], refu
 
 def test_filters_name_the_planners_and_turn_their_errors_into_ansibles() -> None:
     filters = FilterModule().filters()
-    assert sorted(filters) == ["deployment_id", "fleet_table", "plan_host", "plan_match", "release_id", "resolve_date"]
+    assert sorted(filters) == [
+        "deployment_id",
+        "fleet_table",
+        "netrc",
+        "plan_host",
+        "plan_match",
+        "release_id",
+        "resolve_date",
+    ]
     inputs = (read("source-0.6.5"), ARCHIVE, NOTHING, MODEL)
     planned = filters["plan_host"](host(), *inputs, WISHES)
     assert {key: planned[key] for key in plan()} == plan()
