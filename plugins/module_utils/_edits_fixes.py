@@ -43,6 +43,15 @@ STAND_IN = "vllm/utils/cpu_triton_utils.py"
 BLOCK_TABLE = "vllm/v1/worker/block_table.py"
 MLA_DECODE = "csrc/cpu/mla_decode.cpp"
 CPU_UTILS = "csrc/cpu/utils.hpp"
+CPU_PLATFORM = "vllm/platforms/cpu.py"
+# Where every release that asks torch's private module does so.
+PRIVATE_QUESTION = "torch._C._cpu._is_"
+PRIVATE_USERS = (
+    "vllm/model_executor/layers/linear.py",
+    "vllm/model_executor/layers/utils.py",
+    "vllm/v1/attention/backends/cpu_attn.py",
+    CPU_PLATFORM,
+)
 L2_QUESTION = "at::cpu::L2_cache_size()"
 
 SLOT_MAPPING = KnownFix(
@@ -127,6 +136,30 @@ L2_CACHE = KnownFix(
     torch="2.11",
 )
 
+CPU_QUESTIONS = KnownFix(
+    "torch-cpu-questions",
+    "0.9.2 to 0.18.1 with torch 2.11 or newer",
+    "The engine does not start: module 'torch._C._cpu' has no attribute '_is_amx_tile_supported'",
+    "These releases ask torch's private module what the CPU can do; newer ones answer in torch.cpu only, as older ones "
+    "did too. 0.19.1 asks there",
+    (
+        Edit(
+            "torch-cpu-questions",
+            CPU_PLATFORM,
+            ("import torch",),
+            (
+                "",
+                'for _question in ("_is_amx_tile_supported", "_is_avx512_supported"):',
+                "    if not hasattr(torch._C._cpu, _question):",
+                "        setattr(torch._C._cpu, _question, getattr(torch.cpu, _question))",
+            ),
+            1,
+            1,
+        ),
+    ),
+    torch="2.11",
+)
+
 
 def applicable_fixes(reader: Reader) -> list[KnownFix]:
     """Return the fixes that the tree behind ``reader`` needs or already has, each with its ``state``."""
@@ -149,6 +182,10 @@ def _needs_l2_cache(reader: Reader) -> bool:
     return L2_QUESTION in _text(reader, CPU_UTILS)
 
 
+def _needs_cpu_questions(reader: Reader) -> bool:
+    return any(PRIVATE_QUESTION in _text(reader, path) for path in PRIVATE_USERS)
+
+
 def _needs_mla_bf16(reader: Reader) -> bool:
     chain = re.search(r"^#ifdef __AVX512BF16__$(.*?)^#endif", _text(reader, MLA_DECODE), re.DOTALL | re.MULTILINE)
     return chain is not None and "KernelVecType<c10::BFloat16>" in chain[1] and "#else" not in chain[1]
@@ -168,4 +205,5 @@ FIXES: tuple[tuple[KnownFix, Callable[[Reader], bool]], ...] = (
     (SLOT_MAPPING, _needs_slot_mapping),
     (MLA_BF16, _needs_mla_bf16),
     (L2_CACHE, _needs_l2_cache),
+    (CPU_QUESTIONS, _needs_cpu_questions),
 )

@@ -24,8 +24,9 @@ description:
     original, byte for byte, without a backup.
 notes:
   - The fixes are C(slot-mapping-arguments), for 0.32.0, whose engine dies on the first request where Triton for CPUs is
-    not installed, C(mla-bfloat16-fallback), for 0.16.0, which does not compile where AVX512-BF16 is off, and
-    C(l2-cache-size), for 0.14.0 to 0.19.1, which do not compile with torch 2.11 or newer.
+    not installed, C(mla-bfloat16-fallback), for 0.16.0, which does not compile where AVX512-BF16 is off,
+    C(l2-cache-size), for 0.14.0 to 0.19.1, which do not compile with torch 2.11 or newer, and C(torch-cpu-questions),
+    for 0.9.2 to 0.18.1, which do not start with such a torch.
   - A fix of C++ code in an installed package has no effect, and is not made there.
   - A file that is a symbolic link is edited where it points to, and the link stays a link.
 extends_documentation_fragment:

@@ -23,11 +23,13 @@ from tests.support.run_module import run_module
 from tests.support.trees import copy_tree, tree
 from tests.support.versions import GENERATIONS, each_version
 
+QUESTIONS = "torch-cpu-questions"
 NEEDED = {
-    "0.14.1": ["l2-cache-size"],
-    "0.16.0": ["mla-bfloat16-fallback", "l2-cache-size"],
-    "0.17.1": ["l2-cache-size"],
-    "0.18.1": ["l2-cache-size"],
+    **{version: [QUESTIONS] for version in ("0.9.2", "0.10.2", "0.11.2", "0.13.0")},
+    "0.14.1": ["l2-cache-size", QUESTIONS],
+    "0.16.0": ["mla-bfloat16-fallback", "l2-cache-size", QUESTIONS],
+    "0.17.1": ["l2-cache-size", QUESTIONS],
+    "0.18.1": ["l2-cache-size", QUESTIONS],
     "0.19.1": ["l2-cache-size"],
     "0.32.0": ["slot-mapping-arguments"],
 }
@@ -152,7 +154,8 @@ def test_chosen_fixes_only(tmp_path: Path) -> None:
     assert result["reason"] == "mla-bfloat16-fallback: This tree does not have the fault; 0.16.0 does"
     failure = run_module("source_fix", path=root, fixes=["warp-drive"])
     assert failure["msg"] == (
-        "There is no fix named warp-drive. Name one of slot-mapping-arguments, mla-bfloat16-fallback, l2-cache-size."
+        "There is no fix named warp-drive. Name one of slot-mapping-arguments, mla-bfloat16-fallback, l2-cache-size, "
+        "torch-cpu-questions."
     )
 
 
