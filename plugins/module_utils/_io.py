@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     "backup_file",
+    "make_temporary_folder",
     "read_bytes",
     "read_json",
     "read_text",
@@ -130,6 +131,16 @@ def write_json(path: str, document: Any, mode: int | None = None) -> None:
     """Write ``document`` as indented, key-sorted JSON with a final newline, atomically."""
     text = json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False)
     write_atomic(path, (text + "\n").encode("utf-8"), mode)
+
+
+def make_temporary_folder() -> None:
+    """Make the folder that TMPDIR names: programs that are started with it use it and do not make it."""
+    folder = os.environ.get("TMPDIR")
+    try:
+        if folder:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise CpufleetError(f"Cannot make {folder}: {error.strerror}", "Set TMPDIR to another folder") from error
 
 
 def backup_file(path: str, suffix: str) -> str:

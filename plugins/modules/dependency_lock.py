@@ -101,7 +101,12 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
-from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_text, sha256_bytes, write_atomic
+from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
+    make_temporary_folder,
+    read_text,
+    sha256_bytes,
+    write_atomic,
+)
 from ansible_collections.cpufleet.vllm.plugins.module_utils._lock import (
     LockRequest,
     compile_arguments,
@@ -116,6 +121,7 @@ LISTS = ("requirements", "overrides", "exclude", "undated", "find_links", "index
 
 def resolve(module: AnsibleModule, request: LockRequest) -> str:
     """Return the text of the lock that uv resolves for ``request``."""
+    make_temporary_folder()
     with tempfile.TemporaryDirectory(prefix="cpufleet-lock-") as folder:
         requirements, overrides, output = (os.path.join(folder, name) for name in ("in.txt", "override.txt", "out.txt"))
         write_atomic(requirements, ("\n".join(request.requirements) + "\n").encode())

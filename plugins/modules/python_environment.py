@@ -14,7 +14,7 @@ author:
   - The cpufleet maintainers (@cpufleet)
 description:
   - Makes a virtual environment and installs packages into it, in named stages. A finished stage is recorded in the
-    environment by the digest of its inputs, written last, so that an interrupted stage is never taken for a finished one.
+    environment by the digest of its inputs, written last, so that an interrupted stage is never taken for finished.
   - An environment whose interpreter does not run, or whose recorded inputs differ, is made anew.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
@@ -109,6 +109,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._environment import 
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
+    make_temporary_folder,
     read_json,
     read_text,
     sha256_bytes,
@@ -192,6 +193,7 @@ class Environment:
 
     def run(self, command: list[str], action: str) -> str:
         """Return what ``command`` prints; raise CpufleetError naming ``action`` where it fails."""
+        make_temporary_folder()
         status, out, error = self.module.run_command(command, cwd="/")
         if status:
             raise CpufleetError(
