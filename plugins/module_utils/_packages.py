@@ -88,7 +88,7 @@ def explain_failure(command: list[str], output: str) -> tuple[str, str]:
     """Return problem and remedy for a failed command, from what it printed."""
     causes = (
         (
-            r"Could not get lock (\S+)",
+            r"Could not get lock (\S+?)\.?(?:\s|$)",
             "another package manager holds the lock {0}",
             "Wait for it, or end it, and run again",
         ),

@@ -143,7 +143,7 @@ class Packages:
         status, output = self.attempt(command)
         if status and fatal:
             problem, remedy = explain_failure(command, output)
-            if self.unrefreshed:
+            if self.unrefreshed and not lock_held(output):
                 problem += f" (and {explain_failure(refresh_command(self.manager, self.wait), self.unrefreshed)[0]})"
             raise CpufleetError(problem, remedy, command=command)
         return output
