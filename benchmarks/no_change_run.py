@@ -35,7 +35,14 @@ def measure(arguments: list[str], playbook: str = "playbooks/site.yml") -> dict[
     seconds = round(time.monotonic() - started, 1)
     executions = Counter(EXECUTION.findall(done.stdout))
     recap = {host: list(map(int, numbers)) for host, *numbers in RECAP.findall(done.stdout)}
-    return {"seconds": seconds, "executions": dict(executions), "recap": recap, "status": done.returncode}
+    output = done.stdout[-4000:] + done.stderr[-4000:]
+    return {
+        "seconds": seconds,
+        "executions": dict(executions),
+        "recap": recap,
+        "status": done.returncode,
+        "output": output,
+    }
 
 
 def main() -> int:
@@ -47,7 +54,7 @@ def main() -> int:
     result = measure(arguments)
     recap, executions = result["recap"], result["executions"]
     if result["status"] or not recap or any(sum(numbers) for numbers in recap.values()):
-        print(f"no_change_run: the run failed or changed something (changed, unreachable, failed): {recap}")
+        print(f"{result['output']}\nno_change_run: the run failed or changed something: {recap}")
         return 1
     total = sum(executions.values())
     for module, count in sorted(executions.items(), key=lambda item: -item[1]):

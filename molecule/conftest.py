@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Callable, Generator
@@ -64,3 +65,36 @@ def eventually(check: Callable[[], bool], seconds: float, what: str) -> None:
 def eventually_fixture() -> Callable[[Callable[[], bool], float, str], None]:
     """Return ``eventually`` for tests, which cannot import from a conftest."""
     return eventually
+
+
+@pytest.fixture
+def ask(host: Any) -> Callable[..., tuple[int, str]]:
+    """Return a function that puts a question to the API on the host itself and returns HTTP status and answer."""
+
+    def perform(question: str, key: str = "") -> tuple[int, str]:
+        name = json.loads(host.file("/opt/vllm/current/manifest.json").content_string)["name"]
+        body = {
+            "model": name,
+            "messages": [{"role": "user", "content": question}],
+            "temperature": 0,
+            "max_tokens": 24,
+        }
+        script = (
+            "import json, sys, urllib.error, urllib.request\n"
+            "key = sys.argv[2] or open('/opt/vllm/secrets/api_key').read().strip()\n"
+            "headers = {'Content-Type': 'application/json', 'Authorization': 'Bearer ' + key}\n"
+            "url = 'http://127.0.0.1:8000/v1/chat/completions'\n"
+            "request = urllib.request.Request(url, sys.argv[1].encode(), headers)\n"
+            "try:\n"
+            "    answer = json.load(urllib.request.urlopen(request, timeout=120))\n"
+            "    print(200, answer['choices'][0]['message']['content'])\n"
+            "except urllib.error.HTTPError as error:\n"
+            "    print(error.code, error.reason)\n"
+            "except OSError as error:\n"
+            "    print(0, error)\n"
+        )
+        done = host.run("python3 -c %s %s %s", script, json.dumps(body), key)
+        status, _space, answer = done.stdout.strip().partition(" ")
+        return int(status or 0), answer or done.stderr
+
+    return perform

@@ -36,6 +36,9 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_types import (
 
 __all__ = ("SwapHost", "SwapRefusedError")
 
+# The verbs of steps that are no words for a person.
+SAID = {"on": "switch on swap in", "off": "switch off swap in", "fstab": "write the fstab line of"}
+
 FSTAB = "/etc/fstab"
 WORK_SUFFIX = ".cpufleet-new"
 _SWAP_FLAG_PREFER = 0x8000
@@ -124,7 +127,7 @@ class SwapHost:
                 self._run_simple(step, filesystem)
         except OSError as error:
             raise CpufleetError(
-                f"Cannot {step.verb} {step.path}: {error.strerror}",
+                f"Cannot {SAID.get(step.verb, step.verb)} {step.path}: {error.strerror}",
                 "What there was before has been brought back",
                 path=step.path,
                 errno=error.errno,

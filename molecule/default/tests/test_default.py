@@ -32,33 +32,6 @@ def venv_python(host: Any) -> str:
     return f"{ROOT}/releases/{current(host)['release']}/venv/bin/python"
 
 
-def ask(host: Any, question: str, key: str = "") -> tuple[int, str]:
-    """Put a question to the API from the host itself; return the HTTP status and the answer."""
-    body = {
-        "model": current(host)["name"],
-        "messages": [{"role": "user", "content": question}],
-        "temperature": 0,
-        "max_tokens": 24,
-    }
-    script = (
-        "import json, sys, urllib.error, urllib.request\n"
-        "key = sys.argv[2] or open('/opt/vllm/secrets/api_key').read().strip()\n"
-        "headers = {'Content-Type': 'application/json', 'Authorization': 'Bearer ' + key}\n"
-        "url = 'http://127.0.0.1:8000/v1/chat/completions'\n"
-        "request = urllib.request.Request(url, sys.argv[1].encode(), headers)\n"
-        "try:\n"
-        "    answer = json.load(urllib.request.urlopen(request, timeout=120))\n"
-        "    print(200, answer['choices'][0]['message']['content'])\n"
-        "except urllib.error.HTTPError as error:\n"
-        "    print(error.code, error.reason)\n"
-        "except OSError as error:\n"
-        "    print(0, error)\n"
-    )
-    done = host.run("python3 -c %s %s %s", script, json.dumps(body), key)
-    status, _space, answer = done.stdout.strip().partition(" ")
-    return int(status or 0), answer or done.stderr
-
-
 def test_swap_is_active_and_in_fstab(host: Any) -> None:
     swap = f"/var/swap/{host.backend.host}"
     lines = [line.split() for line in host.file("/proc/swaps").content_string.splitlines()]
@@ -149,15 +122,15 @@ def test_the_tiny_model_gives_what_transformers_gives() -> None:
         assert tokens == case["token_ids"][:16], case["asked"]
 
 
-def test_the_question_is_answered(host: Any) -> None:
-    status, answer = ask(host, QUESTION)
+def test_the_question_is_answered(ask: Callable[..., tuple[int, str]]) -> None:
+    status, answer = ask(QUESTION)
     print(f"{QUESTION} -> {answer}")
     assert status == 200
     assert "Paris" in answer
 
 
-def test_a_wrong_key_is_refused(host: Any) -> None:
-    assert ask(host, QUESTION, key="wrong")[0] == 401
+def test_a_wrong_key_is_refused(ask: Callable[..., tuple[int, str]]) -> None:
+    assert ask(QUESTION, key="wrong")[0] == 401
 
 
 def test_a_run_with_nothing_to_do_is_cheap() -> None:
@@ -167,14 +140,6 @@ def test_a_run_with_nothing_to_do_is_cheap() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_after_a_restart_of_the_host_it_answers_again(
-    host: Any, restart: Callable[[], None], eventually: Callable[[Callable[[], bool], float, str], None]
-) -> None:
-    restart()
-    eventually(lambda: ask(host, QUESTION)[0] == 200, 180, "an answer after the restart")
-    assert "Paris" in ask(host, QUESTION)[1]
 
 
 @pytest.mark.parametrize("port", [8000])
