@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -31,7 +32,8 @@ def measure(arguments: list[str], playbook: str = "playbooks/site.yml") -> dict[
     """Run the playbook once and return seconds, executions by module, and the recap by host."""
     started = time.monotonic()
     command = ["ansible-playbook", "-vvv", str(REPOSITORY / playbook), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    plain = {**os.environ, "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY, env=plain)
     seconds = round(time.monotonic() - started, 1)
     executions = Counter(EXECUTION.findall(done.stdout))
     recap = {host: list(map(int, numbers)) for host, *numbers in RECAP.findall(done.stdout)}
