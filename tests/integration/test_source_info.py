@@ -90,7 +90,13 @@ def test_edited_tree_has_the_facts_of_its_release(version: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("version", "names"), [("0.32.0", ["slot-mapping-arguments"]), ("0.6.5", []), ("0.17.1", ["l2-cache-size", "torch-cpu-questions"]), ("0.8.5", [])]
+    ("version", "names"),
+    [
+        ("0.32.0", ["slot-mapping-arguments"]),
+        ("0.6.5", []),
+        ("0.17.1", ["l2-cache-size", "torch-cpu-questions"]),
+        ("0.8.5", []),
+    ],
 )
 def test_known_fixes_are_reported(version: str, names: list[str]) -> None:
     assert [fix["name"] for fix in read_source(str(tree(version))).known_fixes] == names

@@ -24,7 +24,16 @@ PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"), *REPOSI
 INVENTORIES = sorted(REPOSITORY.glob("inventories/*.ini"))
 ROLES = sorted(path.name for path in (REPOSITORY / "roles").iterdir() if path.is_dir())
 # What the chain shares; tests/unit/test_role_specs.py compares its fallbacks.
-SHARED = {"vllm_version", "vllm_root", "vllm_user", "vllm_isa_class", "vllm_environment", "vllm_serial", "vllm_mirror", "vllm_hosts"}
+SHARED = {
+    "vllm_version",
+    "vllm_root",
+    "vllm_user",
+    "vllm_isa_class",
+    "vllm_environment",
+    "vllm_serial",
+    "vllm_mirror",
+    "vllm_hosts",
+}
 SHARED_OR_ROLE = re.compile(rf"`((?:vllm|{'|'.join(ROLES)})_\w+)(?:[=:][^`]*)?`")
 DOCUMENTATION_NETWORKS = [ipaddress.ip_network(text) for text in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")]
 LONGEST_README = 150
