@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import re
+from typing import Iterable
+from urllib.parse import unquote
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._identity import digest
@@ -17,6 +19,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._identity import dig
 __all__ = (
     "LockRequest",
     "compile_arguments",
+    "complete_hashes",
     "locked_versions",
     "override_lines",
     "recorded_inputs",
@@ -25,6 +28,8 @@ __all__ = (
 )
 
 MARK = "# cpufleet inputs: "
+UNHASHED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)([^\n\\]*)$(?!\n +--hash)", re.MULTILINE)
+LINK = re.compile(r"""href\s*=\s*["']?(?:[^"'>\s]*/)?([^"'>\s/#]+\.(?:whl|tar\.gz))#sha256=([0-9a-f]{64})""")
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 # Days after the release's own upload in which the fixes of its dependencies still count as "of its date".
 GRACE_DAYS = 7
@@ -100,3 +105,31 @@ def recorded_inputs(lock: str) -> str:
 def locked_versions(lock: str) -> dict[str, str]:
     """Return version by normalized name."""
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in PINNED.findall(lock)}
+
+
+def complete_hashes(lock: str, pages: Iterable[str]) -> str:
+    """Return ``lock`` with the digests that uv leaves out: those that a page of links itself gives with its links."""
+    files = [(unquote(name), digest_) for page in pages for name, digest_ in LINK.findall(page)]
+
+    def completed(match: re.Match[str]) -> str:
+        name, version, rest = match.groups()
+        beginning = f"{re.sub(r'[-_.]+', '_', name).lower()}-{version.lower()}"
+        found = {
+            value
+            for file, value in files
+            if re.match(rf"{re.escape(beginning)}(?:-|\.tar)", re.sub(r"^[^-]+", fold, file).lower())
+        }
+        if not found:
+            raise CpufleetError(
+                f"The lock has no digest for {name} {version}",
+                "Name a page whose links end in #sha256=, or a folder of wheels, in torch_cpu_find_links",
+            )
+        hashes = " \\\n".join(f"    --hash=sha256:{value}" for value in sorted(found))
+        return f"{name}=={version}{rest} \\\n{hashes}"
+
+    return UNHASHED.sub(completed, lock)
+
+
+def fold(match: re.Match[str]) -> str:
+    """Return the first part of a file's name as wheels write it."""
+    return re.sub(r"[-_.]+", "_", match[0])

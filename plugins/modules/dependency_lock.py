@@ -96,10 +96,12 @@ lock:
       type: dict
 """
 
+import http.client
 import os
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import open_url
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
     make_temporary_folder,
@@ -110,6 +112,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
 from ansible_collections.cpufleet.vllm.plugins.module_utils._lock import (
     LockRequest,
     compile_arguments,
+    complete_hashes,
     locked_versions,
     override_lines,
     recorded_inputs,
@@ -134,7 +137,16 @@ def resolve(module: AnsibleModule, request: LockRequest) -> str:
                 "Check that this host reaches the package index and the PyTorch CPU index or wheel folder",
                 command=command,
             )
-        return with_inputs(read_text(output), request)
+        pages = [fetch_page(place) for place in request.find_links if place.startswith("http")]
+        return with_inputs(complete_hashes(read_text(output), pages), request)
+
+
+def fetch_page(url: str) -> str:
+    """Return the text of a page of links."""
+    try:
+        return str(open_url(url, timeout=60).read().decode("utf-8", "replace"))
+    except (OSError, http.client.HTTPException) as error:
+        raise CpufleetError(f"Cannot read the page of links {url}: {error}", "Check torch_cpu_find_links") from error
 
 
 def pins(text: str) -> str:

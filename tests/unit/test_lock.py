@@ -14,6 +14,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import Cpufl
 from ansible_collections.cpufleet.vllm.plugins.module_utils._lock import (
     LockRequest,
     compile_arguments,
+    complete_hashes,
     locked_versions,
     override_lines,
     recorded_inputs,
@@ -105,3 +106,35 @@ def test_versions_by_normalized_name() -> None:
         "# cpufleet inputs: 00\nTyping_Extensions==4.12.2 \\\n    --hash=sha256:aa\ntorch==2.5.1+cpu ; x\nsix==1.16.0\n"
     )
     assert locked_versions(lock) == {"typing-extensions": "4.12.2", "torch": "2.5.1+cpu", "six": "1.16.0"}
+
+
+SHA = "5a" * 32
+PAGE = (
+    f'<a href="torch-2.5.1%2Bcpu-cp311-cp311-linux_x86_64.whl#sha256={SHA}">torch</a>\n'
+    f"<a href='/whl/Torch-2.5.1%2Bcpu-cp312-cp312-linux_x86_64.whl#sha256={'5b' * 32}'>torch</a>\n"
+    f'<a href="torch-2.5.10%2Bcpu-cp311-cp311-linux_x86_64.whl#sha256={"5c" * 32}">torch</a>\n'
+    f'<a href="https://files.example.com/x/zope_interface-7.1.tar.gz#sha256={"5d" * 32}">zope</a>\n'
+)
+
+
+def test_a_digest_that_uv_leaves_out_is_taken_from_the_page_of_links() -> None:
+    whole = f"numpy==1.26.4 \\\n    --hash=sha256:{'aa' * 32}\n"
+    lock = f'{whole}torch==2.5.1+cpu\nzope-interface==7.1 ; python_version < "3.12"\n'
+    assert complete_hashes(lock, [PAGE]) == (
+        f"{whole}torch==2.5.1+cpu \\\n    --hash=sha256:{SHA} \\\n    --hash=sha256:{'5b' * 32}\n"
+        f'zope-interface==7.1 ; python_version < "3.12" \\\n    --hash=sha256:{"5d" * 32}\n'
+    )
+
+
+def test_a_whole_lock_stays_as_it_is() -> None:
+    lock = f"# cpufleet inputs: ab\nnumpy==1.26.4 \\\n    --hash=sha256:{'aa' * 32} \\\n    --hash=sha256:{'bb' * 32}\n"
+    assert complete_hashes(lock, []) == lock
+
+
+def test_a_lock_without_a_digest_is_refused() -> None:
+    with pytest.raises(CpufleetError) as refused:
+        complete_hashes("torch==2.5.1+cpu\n", [PAGE.replace("2.5.1%2Bcpu", "2.5.1")])
+    assert str(refused.value) == (
+        "The lock has no digest for torch 2.5.1+cpu. "
+        "Name a page whose links end in #sha256=, or a folder of wheels, in torch_cpu_find_links."
+    )
