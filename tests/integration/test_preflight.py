@@ -146,7 +146,7 @@ def test_too_little_disk(hosts: Hosts) -> None:
 
 
 def test_too_little_memory_for_the_build(hosts: Hosts) -> None:
-    host = hosts.start("--memory", "1g", "--memory-swap", "1g")
+    host = hosts.start("--memory", "512m", "--memory-swap", "512m")
     pattern = r"building vLLM 0\.6\.5 needs 1\.8 GiB for one compile job, the host has .*Raise swap_size"
     refused(hosts, host, pattern, swap_size="0")
 
