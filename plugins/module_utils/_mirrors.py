@@ -225,6 +225,12 @@ def apt_sources(want: Want, archive: str) -> str:
 
 def netrc_text(urls: dict[str, Any], username: str, password: str) -> str:
     """Return a netrc for the hosts of one's own addresses."""
+    if re.search(r"""[\s"'#\\]""", username + password):
+        raise CpufleetError(
+            "toolchain_mirror_username or toolchain_mirror_password has a blank, a quote, a # or a backslash in it, "
+            "which a netrc cannot hold",
+            "Use another password for the mirror",
+        )
     addresses: list[str] = []
     for own in urls.values():
         addresses += [own] if isinstance(own, str) else list(own)

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import base64
 import datetime
+import hashlib
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,7 +34,7 @@ from scripts.lib import guards
 from tests.support.run_module import run_module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PASSWORD = "correct horse"  # noqa: S105 - of a server that lives for one test
+PASSWORD = "correct-horse"  # noqa: S105 - of a server that lives for one test
 TODAY = datetime.date(2026, 11, 30)
 WISH: dict[str, Any] = {
     "distribution": "debian",
@@ -62,6 +66,7 @@ class Server:
                 page = pages.get(self.path)
                 allowed = not password or self.headers.get("Authorization") == wanted
                 self.send_response(401 if not allowed else 404 if page is None else 200)
+                self.send_header("Content-Type", "text/html")
                 self.end_headers()
                 self.wfile.write((page or "").encode() if allowed else b"")
 
@@ -194,7 +199,7 @@ def test_password_goes_to_own_addresses_and_into_no_result(serve: Callable[..., 
     )
     assert answer["mirrors"]["hops"]["index"]["url"] == f"{server.url}/simple"
     assert PASSWORD not in str(answer)
-    assert "correct" not in str(ask(urls={"index": f"{server.url}/simple"}))
+    assert PASSWORD not in str(ask(urls={"index": f"{server.url}/simple"}))
     assert ask(urls={"index": f"{server.url}/simple"})["lines"][0].endswith("answers 401 Unauthorized")
 
 
@@ -273,3 +278,34 @@ def test_mirrors_are_named_in_one_file_only() -> None:
     for name in guards.tracked(REPOSITORY):
         text = (REPOSITORY / name).read_bytes().decode("utf-8", "replace") if (REPOSITORY / name).is_file() else ""
         assert name == here or not [host for host in hosts if host in text], name
+
+
+def test_uv_takes_the_password_of_a_private_index_from_the_netrc(serve: Callable[..., Server], tmp_path: Path) -> None:
+    wheel = b"not opened: the digest stands in the page"
+    digest = hashlib.sha256(wheel).hexdigest()
+    link = f"/files/tiny-1.0-py3-none-any.whl#sha256={digest}"
+    page = f'<!DOCTYPE html><a href="{link}" data-dist-info-metadata="true">tiny</a>'
+    metadata = "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n"
+    server = serve(password=PASSWORD, **{"/simple/tiny/": page, "/files/tiny-1.0-py3-none-any.whl.metadata": metadata})
+    urls = {"index": f"{server.url}/simple"}
+    (tmp_path / "netrc").write_text(netrc_text(urls, "fleet", PASSWORD))
+    (tmp_path / "in.txt").write_text("tiny\n")
+    uv = Path(sys.executable).parent / "uv"
+    command = [uv, "pip", "compile", "--quiet", "--generate-hashes", "--no-cache", "--no-header", tmp_path / "in.txt"]
+    environment = {"PATH": os.environ["PATH"], "UV_DEFAULT_INDEX": urls["index"]}
+    refused = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    environment["NETRC"] = str(tmp_path / "netrc")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert digest in done.stdout, done.stderr
+    assert PASSWORD not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("password", ["correct horse", 'a"b', "a#b", "a\\b"])
+def test_password_that_no_netrc_can_hold_is_refused(password: str) -> None:
+    with pytest.raises(CpufleetError) as refused:
+        netrc_text({"index": "https://pip.example.com/simple"}, "fleet", password)
+    assert str(refused.value) == (
+        "toolchain_mirror_username or toolchain_mirror_password has a blank, a quote, a # or a backslash in it, which "
+        "a netrc cannot hold. Use another password for the mirror."
+    )
