@@ -8,28 +8,13 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ansible.errors import AnsibleFilterError
-from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._identity import deployment_id, release_id
 from ansible_collections.cpufleet.vllm.plugins.module_utils._lock import resolve_date
-from ansible_collections.cpufleet.vllm.plugins.module_utils._mirrors import netrc_text
+from ansible_collections.cpufleet.vllm.plugins.module_utils._mirrors import mirror_addresses, netrc_text
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan import plan_host as decide
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_match import plan_basis, plan_match
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_table import fleet_table
-
-
-def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``function`` with the planners' errors turned into Ansible's."""
-
-    def call(*arguments: Any, **options: Any) -> Any:
-        try:
-            return function(*arguments, **options)
-        except CpufleetError as error:
-            raise AnsibleFilterError(str(error)) from error
-        except (KeyError, TypeError, ValueError) as error:
-            raise AnsibleFilterError(f"{function.__name__}: the input is not as documented: {error!r}") from error
-
-    return call
+from ansible_collections.cpufleet.vllm.plugins.plugin_utils._guard import guarded
 
 
 def plan_host(host: Any, source: Any, archive: Any, state: Any, model: Any, wishes: Any) -> dict[str, Any]:
@@ -48,5 +33,14 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return filter by name."""
-        functions = (deployment_id, fleet_table, netrc, plan_host, plan_match, release_id, resolve_date)
+        functions = (
+            deployment_id,
+            fleet_table,
+            mirror_addresses,
+            netrc,
+            plan_host,
+            plan_match,
+            release_id,
+            resolve_date,
+        )
         return {function.__name__: guarded(function) for function in functions}

@@ -26,6 +26,7 @@ __all__ = (
     "Candidate",
     "Want",
     "choose_mirrors",
+    "mirror_addresses",
     "mirror_candidates",
     "netrc_text",
     "verdict",
@@ -108,13 +109,24 @@ def mirror_candidates(want: Want) -> list[Candidate]:
         )
     found = []
     for hop in HOPS:
-        if hop == "apt" and not want.distribution:
-            continue
-        own = want.urls.get(hop) or []
-        named = [("own", url) for url in ([own] if isinstance(own, str) else own)]
-        named += [(want.mirror, url) for url in MIRRORS.get(want.mirror, {}).get(hop, ())]
-        found += [candidate(hop, mirror, str(url), want) for mirror, url in named]
+        if hop != "apt" or want.distribution:
+            named = addresses(want.mirror, want.urls, hop)
+            found += [candidate(hop, mirror, url, want) for mirror, url in named]
     return found
+
+
+def addresses(mirror: str, urls: dict[str, Any], hop: str) -> list[tuple[str, str]]:
+    """Return whose address and the address itself, in the order of asking."""
+    if mirror == "none":
+        return []
+    own = urls.get(hop) or []
+    named = [("own", str(url)) for url in ([own] if isinstance(own, str) else own)]
+    return named + [(mirror, url) for url in MIRRORS.get(mirror, {}).get(hop, ())]
+
+
+def mirror_addresses(mirror: str, urls: dict[str, Any], hop: str) -> list[str]:
+    """Return the addresses of one hop in the order of asking."""
+    return [url for _whose, url in addresses(mirror, urls, hop)]
 
 
 def candidate(hop: str, mirror: str, url: str, want: Want) -> Candidate:

@@ -44,6 +44,13 @@ options:
     description: The digest that the file must have; the index's own when empty.
     type: str
     default: ""
+  indexes:
+    description:
+      - Package indexes to ask before the one that uv is configured with, in this order.
+      - One that lacks the release or gives no upload time is passed over.
+    type: list
+    elements: str
+    default: []
   uv:
     description: The uv command; when not given, the one beside Ansible's Python, then the one on E(PATH).
     type: path
@@ -85,6 +92,7 @@ source_archive:
       type: str
 """
 
+import contextlib
 import http.client
 import os
 import shutil
@@ -124,14 +132,24 @@ def find_uv(given: str | None) -> str:
     )
 
 
-def ask_index(module: AnsibleModule, version: str) -> Archive:
+def ask_indexes(module: AnsibleModule, version: str) -> Archive:
+    """Return what the first index says that has ``version`` and dates it; the configured one is asked last."""
+    for index in module.params["indexes"]:
+        with contextlib.suppress(CpufleetError):
+            archive = ask_index(module, version, {"UV_DEFAULT_INDEX": index})
+            if archive.upload_time:
+                return archive
+    return ask_index(module, version, {})
+
+
+def ask_index(module: AnsibleModule, version: str, environment: dict[str, str]) -> Archive:
     """Return address, digest and date of the source distribution of ``version`` from the configured index."""
     with tempfile.TemporaryDirectory(prefix="cpufleet-index-") as folder:
         wish, answer = os.path.join(folder, "wish.txt"), os.path.join(folder, "pylock.toml")
         write_atomic(wish, f"vllm=={version}\n".encode())
         command = [find_uv(module.params["uv"]), "pip", "compile", "--quiet", "--no-deps", "--python-version", "3.11"]
         command += ["--format", "pylock.toml", "--output-file", answer, wish]
-        status, _out, error = module.run_command(command, cwd=folder)
+        status, _out, error = module.run_command(command, cwd=folder, environ_update=environment)
         if status:
             raise CpufleetError(
                 f"Cannot find vLLM {version} on the package index: {error.strip()[-800:]}",
@@ -203,7 +221,7 @@ def fetch(module: AnsibleModule) -> tuple[dict[str, str], bool]:
     if known and os.path.isfile(known["path"]) and (not wanted or wanted == known["sha256"]):
         verify(known["path"], known["sha256"])
         return known, False
-    archive = ask_index(module, version)
+    archive = ask_indexes(module, version)
     target = os.path.join(cache, f"vllm-{version}.tar.gz")
     download(archive.url, target + ".part", module.params["timeout"])
     verify(target + ".part", wanted or archive.sha256)
@@ -237,6 +255,7 @@ def main() -> None:
             "cache": {"type": "path", "required": True},
             "path": {"type": "path"},
             "sha256": {"type": "str", "default": ""},
+            "indexes": {"type": "list", "elements": "str", "default": []},
             "uv": {"type": "path"},
             "timeout": {"type": "int", "default": 60},
         },

@@ -269,3 +269,30 @@ def test_without_uv_the_index_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, t
 def test_the_record_of_the_cache_names_the_file(tmp_path: Path, index: Index) -> None:
     archive = fetch(tmp_path, index)["source_archive"]
     assert json.loads((tmp_path / "cache" / "vllm-0.6.5.json").read_text()) == archive
+
+
+def test_mirrors_of_the_index_are_asked_first_and_passed_over(tmp_path: Path, index: Index) -> None:
+    script = index.uv.read_text()
+    seen = tmp_path / "seen"
+    # The first mirror has no such release, the second gives no upload time, the third is good.
+    index.uv.write_text(
+        script.replace("#!/bin/sh\n", f'#!/bin/sh\necho "$UV_DEFAULT_INDEX" >> {seen}\n')
+        .replace("while ", '[ "$UV_DEFAULT_INDEX" != https://one.example.com ] || exit 1\nwhile ')
+        .replace(f'cp {index.answer} "$2"', f'cp {index.answer} "$2"; {tmp_path}/spoil "$2"')
+    )
+    spoil = tmp_path / "spoil"
+    spoil.write_text(
+        '#!/bin/sh\n[ "$UV_DEFAULT_INDEX" != https://two.example.com ] || sed -i "s/upload-time = [^,]*, //" "$1"\n'
+    )
+    spoil.chmod(0o755)
+    mirrors = [f"https://{name}.example.com" for name in ("one", "two", "three", "four")]
+    result = fetch(tmp_path, index, indexes=mirrors)
+    assert result["source_archive"]["upload_time"] == "2024-12-18T00:02:57Z"
+    assert seen.read_text().split() == mirrors[:3]
+
+
+def test_configured_index_is_asked_last_and_may_give_no_upload_time(tmp_path: Path, index: Index) -> None:
+    index.answer.write_text(index.answer.read_text().replace("upload-time = 2024-12-18T00:02:57Z, ", ""))
+    result = fetch(tmp_path, index, indexes=["https://one.example.com"])
+    assert result["source_archive"]["upload_time"] == ""
+    assert len(index.asked()) == 2

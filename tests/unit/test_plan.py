@@ -725,6 +725,7 @@ def test_filters_name_the_planners_and_turn_their_errors_into_ansibles() -> None
     assert sorted(filters) == [
         "deployment_id",
         "fleet_table",
+        "mirror_addresses",
         "netrc",
         "plan_host",
         "plan_match",
