@@ -7,9 +7,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ansible_collections.cpufleet.vllm.plugins.module_utils._edits import Outcome, has_edit, plan_present, remove
+from ansible_collections.cpufleet.vllm.plugins.module_utils._edits import (
+    FileChange,
+    Outcome,
+    has_edit,
+    plan_present,
+    remove,
+)
 from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_fixes import FIXES, applicable_fixes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_isa import isa_generation, plan_isa
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
@@ -32,14 +39,35 @@ def plan_source(
     """
     names = _names(fixes, isa, wanted)
     needed = {fix.name: fix for fix in applicable_fixes(reader)}
+    tree = _Edited(reader)
     parts: list[tuple[str, Outcome]] = []
     for fix, _test in FIXES:
         if fix.name in names:
-            parts.append((fix.name, _plan_fix(reader, fix, fix.name in needed, wanted)))
+            parts.append((fix.name, tree.take(_plan_fix(tree.read, fix, fix.name in needed, wanted))))
     if isa is not None or (not wanted and fixes is None):
-        parts.append(("isa-limit", plan_isa(reader, isa or [], wanted=wanted)))
+        parts.append(("isa-limit", tree.take(plan_isa(tree.read, isa or [], wanted=wanted))))
     records = [{"name": name, "status": part.status, "reason": part.reason} for name, part in parts]
-    return _merge([part for _name, part in parts], records, isa_generation(reader)), records
+    whole = _merge([part for _name, part in parts], records, isa_generation(reader))
+    return replace(whole, changes=tree.changes()), records
+
+
+class _Edited:
+    """The tree as the parts planned so far leave it: two parts may edit the same file."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.after: dict[str, bytes] = {}
+
+    def read(self, path: str) -> bytes | None:
+        return self.after[path] if path in self.after else self.reader(path)
+
+    def take(self, part: Outcome) -> Outcome:
+        self.after.update({change.path: change.after for change in part.changes})
+        return part
+
+    def changes(self) -> tuple[FileChange, ...]:
+        pairs = ((path, self.reader(path) or b"", after) for path, after in self.after.items())
+        return tuple(FileChange(path, before, after) for path, before, after in pairs if before != after)
 
 
 def _names(fixes: Sequence[str] | None, isa: Sequence[str] | None, wanted: bool) -> set[str]:
@@ -65,10 +93,9 @@ def _plan_fix(reader: Reader, fix: KnownFix, needed: bool, wanted: bool) -> Outc
 
 
 def _merge(parts: Sequence[Outcome], records: Sequence[dict[str, str]], generation: str) -> Outcome:
-    """One outcome of several; the parts edit different files, so that their changes can simply be put together."""
+    """One outcome of several, without its changes."""
     order = ("applied", "removed", "not_needed")
     status = min((part.status for part in parts), key=order.index, default="not_needed")
     told = [f"{record['name']}: {record['reason']}" for record in records if record["status"] == status]
-    files = tuple(path for part in parts for path in part.files)
-    changes = tuple(change for part in parts for change in part.changes)
-    return Outcome(status, "; ".join(told) or "No edit was asked for", generation, files, changes)
+    files = tuple(dict.fromkeys(path for part in parts for path in part.files))
+    return Outcome(status, "; ".join(told) or "No edit was asked for", generation, files)

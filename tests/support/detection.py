@@ -205,7 +205,9 @@ def _prepare(request: dict[str, Any]) -> list[str]:
     if "avx" in request:
         has = {"avx512": request["avx"] != "", "bf16": request["avx"] == "avx512_bf16"}
         torch.cpu = torch._C._cpu = types.SimpleNamespace(
-            _is_avx512_supported=lambda: has["avx512"], _is_avx512_bf16_supported=lambda: has["bf16"]
+            _is_avx512_supported=lambda: has["avx512"],
+            _is_avx512_bf16_supported=lambda: has["bf16"],
+            _is_amx_tile_supported=lambda: False,
         )
         torch._C = types.SimpleNamespace(_cpu=torch.cpu)
         sys.meta_path.insert(0, _Libraries(loaded))
