@@ -15,8 +15,10 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._packages import (
     install_command,
     missing_apt,
     missing_rpm,
+    moved_packages,
     refresh_command,
     repair_command,
+    simulate_command,
 )
 
 FIXTURES = Path(__file__).parent / "fixtures" / "packages"
@@ -96,3 +98,28 @@ def test_a_failure_of_apt_is_explained(name: str, problem: str, remedy: str) -> 
 )
 def test_a_failure_of_dnf_is_explained(output: str, problem: str) -> None:
     assert explain_failure(["dnf", "install"], output)[0] == problem
+
+
+def test_what_moves_with_a_compiler_of_a_newer_suite() -> None:
+    moved = {entry["name"]: (entry["old"], entry["new"]) for entry in moved_packages(captured("newer-suite"))}
+    assert moved["libc6"] == ("2.36-9+deb12u14", "2.41-12+deb13u5")
+    assert moved["base-files"] == ("12.4+deb12u15", "13.8+deb13u8")
+    # What is new is not moved.
+    assert "gcc-14-base" not in moved and "g++-14" not in moved
+    assert sorted(moved) == [
+        "base-files",
+        "libc-bin",
+        "libc6",
+        "libcrypt1",
+        "libgcc-s1",
+        "libgmp10",
+        "libstdc++6",
+        "libzstd1",
+    ]
+
+
+def test_a_suite_is_named_to_apt_alone() -> None:
+    assert simulate_command(["g++-14"], "trixie")[:4] == ["apt-get", "-q", "-s", "--target-release=trixie"]
+    assert "--target-release=trixie" in install_command("apt", ["g++-14"], 5, "trixie")
+    assert not [word for word in install_command("apt", ["g++"], 5) if "target" in word]
+    assert not [word for word in install_command("dnf", ["gcc-c++"], 5, "trixie") if "trixie" in word]
