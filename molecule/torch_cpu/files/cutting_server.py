@@ -1,9 +1,10 @@
-#!/usr/bin/python3
 # Copyright: (c) 2026, The cpufleet maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Serve the torch wheels of some folders as a page of links; cut what is large until /run/line-is-good is there."""
+
+from __future__ import annotations
 
 import hashlib
 import os
@@ -19,7 +20,7 @@ FOLDERS = [Path(name) for name in sys.argv[1:]]
 WHEELS = {path.name: path for folder in FOLDERS if folder.is_dir() for path in folder.glob("torch-*.whl")}
 
 
-def digest(path):
+def digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
     value = hashlib.sha256()
     with path.open("rb") as stream:
@@ -36,13 +37,13 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self):
+    def do_HEAD(self) -> None:
         self.answer(body=False)
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         self.answer(body=True)
 
-    def answer(self, body):
+    def answer(self, body: bool) -> None:
         """Send the whole or the range that was asked for."""
         path = WHEELS.get(unquote(self.path.lstrip("/")))
         if path is None:
@@ -52,11 +53,12 @@ class Handler(BaseHTTPRequestHandler):
             return
         size = path.stat().st_size
         first, last = self.wanted(size)
-        self.head(206 if "Range" in self.headers else 200, last - first + 1, f"bytes {first}-{last}/{size}")
+        part = "Range" in self.headers
+        self.head(206 if part else 200, last - first + 1, f"bytes {first}-{last}/{size}" if part else "")
         if body:
             self.send(path, first, last - first + 1)
 
-    def wanted(self, size):
+    def wanted(self, size: int) -> tuple[int, int]:
         """Return the first and the last byte that were asked for."""
         match = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         if not match:
@@ -65,17 +67,17 @@ class Handler(BaseHTTPRequestHandler):
             return size - int(match[2]), size - 1
         return int(match[1]), min(int(match[2] or size - 1), size - 1)
 
-    def head(self, status, length, content_range=""):
+    def head(self, status: int, length: int, content_range: str = "") -> None:
         """Send the header lines."""
         self.send_response(status)
         self.send_header("Content-Type", "text/html" if self.path == "/" else "application/octet-stream")
         self.send_header("Content-Length", str(length))
         self.send_header("Accept-Ranges", "bytes")
-        if status == 206:
+        if content_range:
             self.send_header("Content-Range", content_range)
         self.end_headers()
 
-    def send(self, path, first, length):
+    def send(self, path: Path, first: int, length: int) -> None:
         """Send a part of a file; cut a large one off while the line is bad."""
         bad = length > LARGE and not os.path.exists("/run/line-is-good")
         left = LARGE if bad else length
