@@ -37,7 +37,7 @@ def one_round() -> tuple[float, int]:
 
 
 def main() -> int:
-    rounds = [one_round() for _ in range(int(sys.argv[1]) if len(sys.argv) > 1 else 10)]
+    rounds = [one_round() for _round in range(int(sys.argv[1]) if len(sys.argv) > 1 else 10)]
     times = sorted(seconds for seconds, _size in rounds)
     print(
         f"host_info: {len(times)} rounds, median {statistics.median(times):.3f} s, slowest {times[-1]:.3f} s, "

@@ -62,7 +62,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_text, write_atomic
 
-FILE_MODE, FOLDER_MODE = 0o600, 0o700
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
 # What RFC 6750 lets a Bearer token hold; all of it stands unquoted in an environment file.
 TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 

@@ -115,9 +115,11 @@ class _Meta(ABCMeta):
 
 
 class _Anything(metaclass=_Meta):
-    def __init__(self, *_arguments: object, **_named: object) -> None: ...
+    def __init__(self, *_arguments: object, **_named: object) -> None:
+        """Take anything."""
 
-    def __init_subclass__(cls, **_named: object) -> None: ...
+    def __init_subclass__(cls, **_named: object) -> None:
+        """Be anything's base."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -260,7 +262,7 @@ def _main(request: dict[str, Any]) -> dict[str, Any]:
             plugins = importlib.import_module("vllm.platforms").builtin_platform_plugins
             result["verdicts"] = {name: plugin() for name, plugin in plugins.items()}
         for name in request.get("ask", ()):
-            module, _, attribute = name.partition(":")
+            module, _colon, attribute = name.partition(":")
             value = getattr(importlib.import_module(module), attribute)
             result.setdefault("verdicts", {})[attribute] = value() if callable(value) else value
         if request.get("asynchronous"):
