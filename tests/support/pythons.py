@@ -58,7 +58,9 @@ def make_mirror(folder: Path) -> str:
 
 
 def needed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave out what no virtual environment needs."""
+    """Leave out what no virtual environment needs, and links of a distribution to its settings."""
+    if member.issym() and member.linkname.startswith("/"):
+        return None
     return None if any(part.startswith(UNNEEDED) for part in member.name.split("/")[3:]) else member
 
 
