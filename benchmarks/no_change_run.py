@@ -37,6 +37,8 @@ def measure(arguments: list[str], playbook: str = "playbooks/site.yml") -> dict[
     seconds = round(time.monotonic() - started, 1)
     executions = Counter(EXECUTION.findall(done.stdout))
     recap = {host: list(map(int, numbers)) for host, *numbers in RECAP.findall(done.stdout)}
+    if len(recap) > 1:  # the controller only looked whether there are hosts
+        recap.pop("localhost", None)
     output = done.stdout[-4000:] + done.stderr[-4000:]
     return {
         "seconds": seconds,

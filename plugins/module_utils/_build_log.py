@@ -106,7 +106,8 @@ def progress_line(found: Progress, memory_bytes: int) -> str:
     """Return one line for a person, such as ``231/493 47 % ETA 18 min, 1.9 GiB``."""
     memory = f", {memory_bytes / 2**30:.1f} GiB" if memory_bytes else ""
     if not found.total:
-        return "configuring" + memory
+        # Until the first step ends, ninja says nothing of how many there are.
+        return "configuring, then the first steps" + memory
     left = f"ETA {max(1, round(found.eta_s / 60))} min" if found.eta_s >= 0 else "ETA unknown"
     return f"{found.step}/{found.total} {found.step * 100 // found.total} % {left}{memory}"
 

@@ -28,6 +28,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_wheel import (
     choose_onednn,
     wheel_inputs,
 )
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_wishes import check_wishes
 
 __all__ = ("plan_host",)
 
@@ -47,6 +48,7 @@ def plan_host(
     variables. The result's ``refused`` is empty when the host can be served; every entry has ``code`` and ``text``.
     """
     notes = Notes()
+    check_wishes(source, model, wishes, notes)
     build = plan_build(host, source, archive, wishes, notes)
     identity = build["wheel"]["identity"]
     built = identity[:12] in state.get("wheels", {})

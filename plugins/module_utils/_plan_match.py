@@ -43,6 +43,7 @@ VARIABLES = {
     "dtype": "model_serve_dtype",
     "kv_cache_gib": "model_serve_kv_cache_gib",
     "max_model_len": "model_serve_max_model_len",
+    "gate_expect": "model_serve_gate_expect",
     "address": "model_serve_address",
     "port": "model_serve_port",
     "unit": "model_serve_unit",

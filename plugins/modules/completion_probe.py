@@ -257,7 +257,6 @@ class Probe:
 
     def run(self) -> dict[str, Any]:
         """Return the module's result; raise CpufleetError on every way to fail."""
-        check_expect(self._options["expect"])
         model = self._wait()
         waited = round(time.monotonic() - self._started, 2)
         answer, plain = self._ask(model)
@@ -355,6 +354,7 @@ def main() -> None:
     try:
         if not module.params["messages"] and not module.params["prompt"]:
             raise CpufleetError("There is nothing to ask", "Give messages for a chat or prompt for a plain completion")
+        check_expect(module.params["expect"])
         if module.params["api_key_file"]:
             key = read_text(module.params["api_key_file"]).strip()
         probe = Probe(module, key)

@@ -82,6 +82,17 @@ class Switch:
         """Return the id that served last: before a switch that was interrupted, where there was one."""
         return read_text(self.pending, default=self.current()).strip()
 
+    def require(self) -> None:
+        """Raise CpufleetError unless the deployment is there."""
+        if not os.path.exists(self.source):
+            folder = os.path.dirname(os.path.dirname(self.source))
+            there = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+            raise CpufleetError(
+                f"There is no deployment {self.module.params['id']} with a unit {self.unit} in {folder}",
+                f"Name one of {', '.join(there)}" if there else "Run the playbook site.yml first",
+                deployments=there,
+            )
+
     def systemctl(self, *words: str) -> tuple[int, str]:
         """Run systemctl and return status and output."""
         status, out, error = self.module.run_command(["systemctl", *words])
@@ -130,6 +141,8 @@ def main() -> None:
     switch = Switch(module)
     previous = switch.previous()
     try:
+        if not module.check_mode:
+            switch.require()
         unit, link, stopped = switch.differences()
         before, after = read_text(switch.unit_path, default=""), read_text(switch.source, default="")
         changed = unit or link or stopped

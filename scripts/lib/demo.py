@@ -106,7 +106,12 @@ def main() -> int:
     if status:
         print(f"demo: ansible-playbook ended with status {status}; what failed and what to do stands above")
         return status
-    for host, changed in sorted(recap.items()):
+    answered = [host for host in sorted(recap) if Path(f"{report}.{host}.json").is_file()]
+    if not answered:
+        print(f"demo: no host of {inventory} was asked. Put your hosts into the group vllm_hosts of that file")
+        return 1
+    for host in answered:
+        changed = recap[host]
         found = json.loads(Path(f"{report}.{host}.json").read_text(encoding="utf-8"))
         result = tell(host, found, changed, address, time.monotonic() - started)
         print("RESULT " + json.dumps(result, ensure_ascii=False))

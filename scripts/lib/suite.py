@@ -186,8 +186,8 @@ def tiers() -> list[Tier]:
     found = [
         Tier("lint", lint),
         Tier("unit", lambda: pytest("tests/unit", "not full")),
-        Tier("integration", lambda: pytest("tests/integration", "not full")),
-        Tier("models", models, hosts=True),
+        Tier("models", models),
+        Tier("integration", lambda: pytest("tests/integration", "not full"), hosts=True),
     ]
     found += [Tier(f"molecule:{name}", _scenario(name), hosts=True) for name in scenarios(REPOSITORY)]
     return [*found, Tier("full", full_tests, full=True), Tier("sanity", sanity_tests, full=True)]

@@ -163,8 +163,8 @@ def test_progress(text: str, elapsed: float, expected: Progress) -> None:
 @pytest.mark.parametrize(
     ("found", "memory", "line"),
     [
-        (Progress(0, 0, -1), 0, "configuring"),
-        (Progress(0, 0, -1), 3 << 29, "configuring, 1.5 GiB"),
+        (Progress(0, 0, -1), 0, "configuring, then the first steps"),
+        (Progress(0, 0, -1), 3 << 29, "configuring, then the first steps, 1.5 GiB"),
         (Progress(231, 493, 1080), 2040109465, "231/493 46 % ETA 18 min, 1.9 GiB"),
         (Progress(8, 8, 0), 0, "8/8 100 % ETA 1 min"),
         (Progress(0, 8, -1), 0, "0/8 0 % ETA unknown"),

@@ -18,7 +18,7 @@ FIXTURES = Path(__file__).parent / "fixtures" / "journal"
 
 def lines(name: str) -> list[str]:
     # A carriage return is written as two characters: a checkout or an editor would mend it.
-    return (FIXTURES / f"{name}.log").read_text(encoding="utf-8").replace("\\r\n", "\r\n").splitlines()
+    return (FIXTURES / f"{name}.log").read_text(encoding="utf-8").replace("\\r", "\r").splitlines()
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_a_deployment_that_is_not_there_is_refused(service: Service) -> None:
     service.switch("d1")
     failed = service.switch("d9")
     assert failed["msg"].startswith(
-        f"Cannot read {service.root}/deployments/d9/vllm.service: No such file or directory."
+        f"There is no deployment d9 with a unit vllm.service in {service.root}/deployments. Name one of d1"
     )
     assert service.serves()[0] == "deployments/d1"
 

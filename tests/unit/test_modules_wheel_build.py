@@ -79,7 +79,11 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 def test_a_build_from_start_to_wheel(host: Host) -> None:
     first = host.run()
-    assert (first["changed"], first["build"]["phase"], first["build"]["line"]) == (True, "running", "configuring")
+    assert (first["changed"], first["build"]["phase"], first["build"]["line"]) == (
+        True,
+        "running",
+        "configuring, then the first steps",
+    )
     (command,) = host.started
     assert f"--unit=cpufleet-build-{IDENTITY[:12]}.service" in command
     # Not on the command line, which everybody on the host can read: an index URL may hold a password.
@@ -155,7 +159,11 @@ def test_running_again_after_a_failure_starts_anew_and_keeps_the_old_log(host: H
     host.ends(1)
     assert host.run(attached=True)["failed"]
     again = host.run()
-    assert (again["build"]["phase"], again["build"]["line"], len(host.started)) == ("running", "configuring", 2)
+    assert (again["build"]["phase"], again["build"]["line"], len(host.started)) == (
+        "running",
+        "configuring, then the first steps",
+        2,
+    )
     assert (host.folder / "build.log.old").read_text() == log("source")
     assert not (host.folder / "status").exists()
 

@@ -739,3 +739,35 @@ def test_filters_name_the_planners_and_turn_their_errors_into_ansibles() -> None
         filters["plan_host"](host(), *inputs, {**WISHES, "swap_size": "big"})
     with pytest.raises(AnsibleFilterError, match="plan_host: the input is not as documented: KeyError\\('cpu'\\)"):
         filters["plan_host"]({}, *inputs, WISHES)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "code", "text"),
+    [
+        ({"port": 99999}, "port", "model_serve_port is 99999. Use a port from 1 to 65535."),
+        (
+            {"root": "opt/vllm"},
+            "wish",
+            "vllm_root is opt/vllm, which is not an absolute path. Use one such as /opt/vllm.",
+        ),
+        (
+            {"max_model_len": "1000000"},
+            "wish",
+            "model_serve_max_model_len is 1000000, but this model was made for 8192 tokens. Use that or less, or auto.",
+        ),
+        (
+            {"gate_expect": "["},
+            "wish",
+            "model_serve_gate_expect is '[', which is not a regular expression: "
+            "unterminated character set at position 0. Correct it; a plain word such as Paris is one.",
+        ),
+    ],
+)
+def test_wishes_that_can_only_fail_later_are_refused_now(wishes: dict[str, Any], code: str, text: str) -> None:
+    assert {"code": code, "text": text} in plan(**wishes)["refused"]
+
+
+def test_a_release_without_a_cpu_build_is_refused() -> None:
+    source = changed(read("source-0.6.5"), {"torch_cpu": ""})
+    result = plan_host(host(), source, ARCHIVE, NOTHING, MODEL, WISHES)
+    assert "names no torch for CPU" in next(entry["text"] for entry in result["refused"] if entry["code"] == "source")

@@ -40,6 +40,7 @@ WISHES: dict[str, Any] = {
     "dtype": "auto",
     "kv_cache_gib": "auto",
     "max_model_len": "auto",
+    "gate_expect": ".",
     "address": "127.0.0.1",
     "port": 8000,
     "unit": "vllm.service",
