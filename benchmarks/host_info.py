@@ -1,11 +1,10 @@
-#!/usr/bin/env python3
 # Copyright: (c) 2026, The cpufleet maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Time host_info's gathering on this machine; exits 1 where the slowest round takes a second or more.
 
-Usage: benchmarks/host_info.py [ROUNDS]. Each round is a new process, as on a host: nothing is warm but the disk.
+Usage: python benchmarks/host_info.py [ROUNDS]. Each round is a new process, as on a host: nothing is warm but the disk.
 """
 
 from __future__ import annotations

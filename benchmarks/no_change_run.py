@@ -1,11 +1,10 @@
-#!/usr/bin/env python3
 # Copyright: (c) 2026, The cpufleet maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Count what a run with nothing to do costs: module executions and seconds, for each host.
 
-    benchmarks/no_change_run.py [--most-executions N] [--most-seconds N] -i INVENTORY [ansible-playbook arguments]
+    python benchmarks/no_change_run.py [--most-executions N] [--most-seconds N] -i INVENTORY [ansible-playbook arguments]
 
 Ansible says "Using module file" at verbosity 3 once for every module it executes, whoever asked for it. The inventory's
 hosts must have been converged before; the script fails when anything changed.

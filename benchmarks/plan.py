@@ -1,11 +1,10 @@
-#!/usr/bin/env python3
 # Copyright: (c) 2026, The cpufleet maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Time the planning of a fleet: every host's plan and the table; exits 1 where it takes LIMIT_S or longer.
 
-Usage: benchmarks/plan.py [HOSTS]. Compares with one host, so that the ratio tells whether a host more costs one host.
+Usage: python benchmarks/plan.py [HOSTS]. Compares with one host, so that the ratio tells whether a host more costs one host.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ options:
     description:
       - An unpacked oneDNN source, an archive of one (any that Python's tarfile reads), or a git address, with C(#tag)
         behind it where it is not to be the tag that the release pins.
-    type: str
+    type: path
     required: true
 """
 
@@ -80,7 +80,7 @@ def describe(source: str) -> dict[str, Any]:
     found = as_git(source)
     if found:
         return found
-    path = os.path.abspath(os.path.expanduser(source))
+    path = os.path.abspath(source)
     if os.path.isdir(path):
         version = onednn_version(read_text(os.path.join(path, TOP), default=""), path)
         return described("folder", path, version, folder_digest(contents(path)))
@@ -116,7 +116,7 @@ def top_file(path: str) -> str:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec={"source": {"type": "str", "required": True}}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec={"source": {"type": "path", "required": True}}, supports_check_mode=True)
     try:
         found = describe(module.params["source"])
     except CpufleetError as error:
