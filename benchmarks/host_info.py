@@ -4,7 +4,9 @@
 
 """Time host_info's gathering on this machine; exits 1 where the slowest round takes a second or more.
 
-Usage: python benchmarks/host_info.py [ROUNDS]. Each round is a new process, as on a host: nothing is warm but the disk.
+Usage: python benchmarks/host_info.py [ROUNDS].
+
+Each round is a new process, as on a host: nothing is warm but the disk.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@
 
 """Time the planning of a fleet: every host's plan and the table; exits 1 where it takes LIMIT_S or longer.
 
-Usage: python benchmarks/plan.py [HOSTS]. Compares with one host, so that the ratio tells whether a host more costs one host.
+Usage: python benchmarks/plan.py [HOSTS].
+
+Compares with one host, so that the ratio tells whether a host more costs one host.
 """
 
 from __future__ import annotations
