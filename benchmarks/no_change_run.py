@@ -4,7 +4,7 @@
 
 """Count what a run with nothing to do costs: module executions and seconds, for each host.
 
-    python benchmarks/no_change_run.py [--most-executions N] [--most-seconds N] -i INVENTORY [ansible-playbook arguments]
+    python benchmarks/no_change_run.py [--most-executions N] [--most-seconds N] -i INVENTORY [MORE]
 
 Ansible says "Using module file" at verbosity 3 once for every module it executes, whoever asked for it. The inventory's
 hosts must have been converged before; the script fails when anything changed.
