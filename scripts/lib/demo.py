@@ -93,7 +93,12 @@ def tell(host: str, found: dict[str, Any], changed: int, address: str, seconds: 
 
 def main() -> int:
     """Run the demo and print the machine-readable last line."""
-    parser = argparse.ArgumentParser(prog="scripts/demo", description="From a bare host to an answered question.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/demo",
+        usage="%(prog)s [-h] [--host INVENTORY] [WORD ...]",
+        description="From a bare host to an answered question. Further words go to ansible-playbook, such as "
+        "-v or -e model_serve_port=8001.",
+    )
     parser.add_argument("--host", metavar="INVENTORY", type=Path, help="run on the hosts of this inventory instead")
     options, extra = parser.parse_known_args()
     inventory, address = (options.host.resolve(), "") if options.host else stand_in()
