@@ -44,12 +44,13 @@ BLOCK_TABLE = "vllm/v1/worker/block_table.py"
 MLA_DECODE = "csrc/cpu/mla_decode.cpp"
 CPU_UTILS = "csrc/cpu/utils.hpp"
 CPU_PLATFORM = "vllm/platforms/cpu.py"
+V1_ATTENTION = "vllm/v1/attention/backends/cpu_attn.py"
 # Where every release that asks torch's private module does so.
 PRIVATE_QUESTION = "torch._C._cpu._is_"
 PRIVATE_USERS = (
     "vllm/model_executor/layers/linear.py",
     "vllm/model_executor/layers/utils.py",
-    "vllm/v1/attention/backends/cpu_attn.py",
+    V1_ATTENTION,
     CPU_PLATFORM,
 )
 L2_QUESTION = "at::cpu::L2_cache_size()"
@@ -160,6 +161,32 @@ CPU_QUESTIONS = KnownFix(
     torch="2.11",
 )
 
+WITHOUT_EXTENSION = KnownFix(
+    "prefill-without-extension",
+    "0.10.0 to 0.11.0 without Intel's extension, which exists for torch up to 2.8",
+    "The engine dies on the first request: No module named 'intel_extension_for_pytorch'",
+    f"On x86 these releases always prefill in chunks, for which {V1_ATTENTION} calls Intel's extension; whole prompts "
+    "go through code of their own, as they do on other processors. 0.11.1 has its own kernel for both",
+    (
+        Edit(
+            "prefill-without-extension",
+            CPU_PLATFORM,
+            ("        if not ipex_available and cache_config.block_size != 16:",),
+            (
+                "        if not ipex_available and vllm_config.scheduler_config:",
+                "            scheduler = vllm_config.scheduler_config",
+                "            scheduler.enable_chunked_prefill = False",
+                "            scheduler.chunked_prefill_enabled = False",
+                "            scheduler.max_num_batched_tokens = max(",
+                "                scheduler.max_num_batched_tokens, scheduler.max_model_len)",
+                "            cache_config.enable_prefix_caching = False",
+                "",
+            ),
+        ),
+    ),
+    torch="2.9",
+)
+
 
 def applicable_fixes(reader: Reader) -> list[KnownFix]:
     """Return the fixes that the tree behind ``reader`` needs or already has, each with its ``state``."""
@@ -186,6 +213,10 @@ def _needs_cpu_questions(reader: Reader) -> bool:
     return any(PRIVATE_QUESTION in _text(reader, path) for path in PRIVATE_USERS)
 
 
+def _needs_whole_prefill(reader: Reader) -> bool:
+    return "ipex_modules.PagedAttention.flash_attn_varlen_func" in _text(reader, V1_ATTENTION)
+
+
 def _needs_mla_bf16(reader: Reader) -> bool:
     chain = re.search(r"^#ifdef __AVX512BF16__$(.*?)^#endif", _text(reader, MLA_DECODE), re.DOTALL | re.MULTILINE)
     return chain is not None and "KernelVecType<c10::BFloat16>" in chain[1] and "#else" not in chain[1]
@@ -206,4 +237,5 @@ FIXES: tuple[tuple[KnownFix, Callable[[Reader], bool]], ...] = (
     (MLA_BF16, _needs_mla_bf16),
     (L2_CACHE, _needs_l2_cache),
     (CPU_QUESTIONS, _needs_cpu_questions),
+    (WITHOUT_EXTENSION, _needs_whole_prefill),
 )

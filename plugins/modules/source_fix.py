@@ -25,8 +25,9 @@ description:
 notes:
   - The fixes are C(slot-mapping-arguments), for 0.32.0, whose engine dies on the first request where Triton for CPUs is
     not installed, C(mla-bfloat16-fallback), for 0.16.0, which does not compile where AVX512-BF16 is off,
-    C(l2-cache-size), for 0.14.0 to 0.19.1, which do not compile with torch 2.11 or newer, and C(torch-cpu-questions),
-    for 0.9.2 to 0.18.1, which do not start with such a torch.
+    C(l2-cache-size), for 0.14.0 to 0.19.1, which do not compile with torch 2.11 or newer,
+    C(torch-cpu-questions), for 0.9.2 to 0.18.1, which do not start with such a torch, and C(prefill-without-extension),
+    for 0.10.0 to 0.11.0, which die on the first request where Intel's extension for torch is missing.
   - A fix of C++ code in an installed package has no effect, and is not made there.
   - A file that is a symbolic link is edited where it points to, and the link stays a link.
 extends_documentation_fragment:

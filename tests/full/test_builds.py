@@ -46,7 +46,7 @@ class Case:
 NEWER = {"toolchain_allow_newer_suite": True}
 CASES = (
     Case("I0", "0.6.5", "_C.abi3.so"),
-    Case("I1", "0.11.0", "_C.abi3.so", ("torch-cpu-questions",)),
+    Case("I1", "0.11.0", "_C.abi3.so", ("torch-cpu-questions", "prefill-without-extension")),
     Case("I2", "0.13.0", "_C.abi3.so", ("torch-cpu-questions",)),
     Case("I3", "0.16.0", "_C.abi3.so", ("mla-bfloat16-fallback", "l2-cache-size", "torch-cpu-questions")),
     Case("I4", "0.17.1", "_C_AVX2.abi3.so", ("isa_limit", "l2-cache-size", "torch-cpu-questions"), variables=NEWER),

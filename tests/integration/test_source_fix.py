@@ -25,7 +25,8 @@ from tests.support.versions import GENERATIONS, each_version
 
 QUESTIONS = "torch-cpu-questions"
 NEEDED = {
-    **{version: [QUESTIONS] for version in ("0.9.2", "0.10.2", "0.11.2", "0.13.0")},
+    **{version: [QUESTIONS] for version in ("0.9.2", "0.11.2", "0.13.0")},
+    "0.10.2": [QUESTIONS, "prefill-without-extension"],
     "0.14.1": ["l2-cache-size", QUESTIONS],
     "0.16.0": ["mla-bfloat16-fallback", "l2-cache-size", QUESTIONS],
     "0.17.1": ["l2-cache-size", QUESTIONS],
@@ -155,7 +156,7 @@ def test_chosen_fixes_only(tmp_path: Path) -> None:
     failure = run_module("source_fix", path=root, fixes=["warp-drive"])
     assert failure["msg"] == (
         "There is no fix named warp-drive. Name one of slot-mapping-arguments, mla-bfloat16-fallback, l2-cache-size, "
-        "torch-cpu-questions."
+        "torch-cpu-questions, prefill-without-extension."
     )
 
 

@@ -63,10 +63,13 @@ NEEDED = (
     "vllm/*.py",
     "vllm/config",
     "vllm/engine/arg_utils.py",
+    "vllm/model_executor/layers/linear.py",
+    "vllm/model_executor/layers/utils.py",
     "vllm/platforms",
     "vllm/plugins",
     "vllm/triton_utils",
     "vllm/utils",
+    "vllm/v1/attention/backends/cpu_attn.py",
     "vllm/v1/worker/block_table.py",
 )
 
