@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from scripts.lib import guards, venvs
+from scripts.lib import bench, guards, venvs
 
 CORES = {"oldest": "ansible-core>=2.17,<2.18", "newest": "ansible-core>=2.17"}
 UNIT_PACKAGES = ("mock", "pytest>=8", "pytest-forked", "pytest-mock", "pytest-xdist", "pyyaml", "uv")
@@ -23,6 +23,7 @@ GET_PIP = "import ensurepip\nensurepip.bootstrap()\n"
 
 def steps(repository: Path, cache: Path) -> Iterator[tuple[str, list[str], Path]]:
     """Yield name, command and folder of each step."""
+    require_shellcheck()
     python = ".".join(platform.python_version_tuple()[:2])
     folder = copy_collection(repository, cache / "sanity")
     for label, core in CORES.items():
@@ -39,6 +40,13 @@ def steps(repository: Path, cache: Path) -> Iterator[tuple[str, list[str], Path]
             [ansible_test, "units", "--python", python, "--color", "no"],
             folder,
         )
+
+
+def require_shellcheck() -> None:
+    """Install shellcheck, without which ansible-test leaves its test of shell scripts out with a mere warning."""
+    if not shutil.which("shellcheck"):
+        command = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "shellcheck"]
+        subprocess.run(bench.as_root("env", "DEBIAN_FRONTEND=noninteractive", *command), check=True)
 
 
 def copy_collection(repository: Path, root: Path) -> Path:
