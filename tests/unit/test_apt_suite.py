@@ -98,3 +98,8 @@ def test_a_host_without_its_own_archive_is_refused(text: str) -> None:
         "Cannot add the suite trixie: no source file of this host names bookworm main. "
         "Add the distribution's own archive to the host's package sources."
     )
+
+
+def test_an_archive_without_main_is_passed_over() -> None:
+    entries = [Entry("http://extra.example.com", "bookworm", ("contrib",)), Entry("http://own", "bookworm", ("main",))]
+    assert second_suite(entries, "bookworm", "trixie") == [Entry("http://own", "trixie", ("main",))]

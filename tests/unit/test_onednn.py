@@ -10,6 +10,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from ansible_collections.cpufleet.vllm.plugins.module_utils._onednn import folder_digest
 
 from tests.support.run_module import run_module
 
@@ -72,3 +73,10 @@ def test_what_is_no_onednn_is_refused(folder: Path, tmp_path: Path) -> None:
     torn = tmp_path / "torn.tar.gz"
     torn.write_bytes(b"no archive")
     assert run_module("onednn_info", source=str(torn))["msg"].startswith(f"Cannot read the archive {torn}: ")
+
+
+def test_the_order_in_which_a_folder_is_read_does_not_matter() -> None:
+    files = [("src/b.cpp", "22"), ("a.cpp", "11")]
+    assert (
+        folder_digest(files) == folder_digest(reversed(files)) != folder_digest([("a.cpp", "22"), ("src/b.cpp", "11")])
+    )
