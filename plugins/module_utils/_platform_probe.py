@@ -81,7 +81,8 @@ def probe_source() -> str:
     text = read(_probe_vllm.__name__) if read else None
     if not text:
         raise CpufleetError("Cannot read the text of the vLLM probe", "Install the collection again")
-    return str(text)
+    # Ansible's own loader of collections answers in bytes.
+    return text.decode("utf-8") if isinstance(text, bytes) else str(text)
 
 
 def probe_environment(own: dict[str, str], given: dict[str, str]) -> dict[str, str]:
