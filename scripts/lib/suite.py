@@ -170,7 +170,7 @@ def molecule(scenario: str) -> None:
 
 def full_tests() -> None:
     """Run every test that is marked full."""
-    for folder in ("tests/unit", "tests/integration"):
+    for folder in ("tests/unit", "tests/integration", "tests/full"):
         if any("mark.full" in file.read_text(encoding="utf-8") for file in (REPOSITORY / folder).glob("test_*.py")):
             pytest(folder, "full")
 
