@@ -15,7 +15,7 @@ import re
 import struct
 from typing import Callable
 
-from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_types import MIB
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import MIB
 
 __all__ = ("allocate", "fill", "is_blank", "may_preallocate")
 

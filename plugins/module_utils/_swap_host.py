@@ -23,12 +23,12 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._host_memory import 
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_mounts import mount_of, parse_mountinfo
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_text, write_atomic
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import MIB
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_alloc import allocate, fill, is_blank
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_plan import Step, SwapPlan, plan_recovery
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_types import (
     HEADER_BYTES,
     LABEL,
-    MIB,
     FileState,
     SwapState,
     parse_header,

@@ -17,17 +17,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import MIB, human
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_fstab import (
     our_swap_paths,
     with_entry,
     without_entry,
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_types import (
-    MIB,
     FileState,
     SwapRequest,
     SwapState,
-    human,
     round_up,
     unfit_filesystem,
 )

@@ -18,23 +18,21 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._host_mounts import 
     MEMORY_FILESYSTEMS,
     NETWORK_FILESYSTEMS,
 )
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import MIB, human
 
 __all__ = (
     "HEADER_BYTES",
     "LABEL",
-    "MIB",
     "FileState",
     "SwapHeader",
     "SwapRequest",
     "SwapState",
-    "human",
     "parse_header",
     "parse_size",
     "round_up",
     "unfit_filesystem",
 )
 
-MIB = 1 << 20
 PRIVATE_MODE = 0o600
 LABEL = "cpufleet"  # written into the header, so that a file is known as ours even without its fstab entry
 _UNITS = {"": MIB, "K": 1 << 10, "M": MIB, "G": 1 << 30, "T": 1 << 40}
@@ -149,13 +147,6 @@ def parse_size(value: str) -> int:
             size=str(value),
         )
     return size
-
-
-def human(size: int) -> str:
-    """Write bytes as a person would: whole MiB below 1 GiB, else GiB with at most one decimal."""
-    if size < 1 << 30:
-        return f"{size / MIB:.0f} MiB"
-    return f"{size / (1 << 30):.1f}".replace(".0", "") + " GiB"
 
 
 def parse_header(first_bytes: bytes) -> SwapHeader | None:

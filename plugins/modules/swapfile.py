@@ -112,7 +112,7 @@ reason:
   description: Why RV(action) is what it is.
   returned: success
   type: str
-  sample: "/swapfile was created with 8 GiB"
+  sample: "/swapfile was created with 8.0 GiB"
 size_bytes:
   description: Size of the swap file now, V(0) without one.
   returned: success
@@ -135,6 +135,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import human
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_host import SwapHost, SwapRefusedError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_plan import (
     SwapPlan,
@@ -144,7 +145,6 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_plan import (
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_types import (
     SwapRequest,
     SwapState,
-    human,
     parse_size,
 )
 

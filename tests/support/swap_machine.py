@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_memory import SwapDevice
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import MIB
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_fstab import our_swap_paths
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_plan import Step, SwapPlan
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_types import (
     LABEL,
-    MIB,
     FileState,
     SwapHeader,
     SwapState,

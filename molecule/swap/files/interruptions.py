@@ -23,8 +23,9 @@ from typing import Any
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _swap_alloc, _swap_host
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_memory import parse_swaps
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import MIB
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_plan import plan_absent, plan_present
-from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_types import MIB, SwapRequest, parse_size
+from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_types import SwapRequest, parse_size
 
 MORE_STEPS_THAN_ANY_PLAN = 20
 FSTAB = Path("/etc/fstab")
