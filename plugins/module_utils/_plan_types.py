@@ -1,0 +1,31 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# This file is private to the cpufleet.vllm collection and may change at any time.
+
+"""What a host is planned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ("Situation",)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One host as it is, and what is wanted of it.
+
+    ``host`` is HostInfo, ``source`` SourceInfo, ``archive`` the verified source (sha256, upload_time, and onednn where
+    one was given), ``state`` what ``release_info`` found, ``model`` what ``model_info`` found, ``wishes`` the user's
+    variables. A host that does not serve only builds for others.
+    """
+
+    host: dict[str, Any]
+    source: dict[str, Any]
+    archive: dict[str, Any]
+    state: dict[str, Any]
+    model: dict[str, Any]
+    wishes: dict[str, Any]
+    serves: bool = True
