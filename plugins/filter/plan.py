@@ -14,12 +14,13 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._mirrors import mirr
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan import plan_host as decide
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_match import plan_basis, plan_match
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_table import fleet_table
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_types import Situation
 from ansible_collections.cpufleet.vllm.plugins.plugin_utils._guard import guarded
 
 
 def plan_host(host: Any, source: Any, archive: Any, state: Any, model: Any, wishes: Any) -> dict[str, Any]:
     """Return the plan, and with it what it was decided from."""
-    plan = decide(host, source, archive, state, model, wishes)
+    plan = decide(Situation(host, source, archive, state, model, wishes))
     return {**plan, "basis": plan_basis(host, archive, model, wishes)}
 
 

@@ -26,3 +26,8 @@ class Notes:
     def refuse(self, code: str, text: str) -> None:
         """Record that this host cannot be served: ``code`` is stable, ``text`` says what is wrong and what to do."""
         self.refused.append({"code": code, "text": text})
+
+    def take(self, others: Notes) -> None:
+        """Add what ``others`` recorded."""
+        self.reasons.extend(others.reasons)
+        self.refused.extend(others.refused)

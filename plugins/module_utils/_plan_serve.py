@@ -13,7 +13,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import u
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, human, parse_count
 
-__all__ = ("check_port", "choose_memory")
+__all__ = ("NO_SERVICE", "check_port", "choose_memory")
 
 # Resident memory of an idle server beyond weights and KV cache, measured:
 # 0.6.5 about 1.0 GiB, 0.28.0 and 0.32.0 about 1.8 GiB.
@@ -22,6 +22,14 @@ OVERHEAD_V1 = int(1.8 * GIB)
 V0_GENERATIONS = ("D1", "D2", "D3")
 KV_MAXIMUM_GIB = 4
 WORKER_SLACK = 1.15
+# The plan of a host that builds and serves nothing.
+NO_SERVICE = {
+    "weights_bytes": 0,
+    "overhead_bytes": 0,
+    "kv_cache_gib": 0,
+    "max_model_len": 0,
+    "memory_max_bytes": 0,
+}
 ANY_ADDRESS = ("0.0.0.0", "::", "*")  # noqa: S104 - compared with, not bound to
 
 

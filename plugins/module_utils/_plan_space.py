@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import job_bytes, usable_memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_types import Situation
 from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, MIB, human
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_types import parse_size, round_up
 
@@ -21,10 +22,14 @@ BUILD_BYTES = 5 * GIB
 INSTALL_BYTES = 3 * GIB
 # Beside the compile jobs: the system, Ansible's module and the linker.
 BASE_BYTES = GIB
+# What unpacking torch and reading a model's files take.
+INSTALL_MEMORY = GIB
 SWAP_STEP = 256 * MIB
 
 
-def choose_swap(host: dict[str, Any], source: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> dict[str, Any]:
+def choose_swap(
+    host: dict[str, Any], source: dict[str, Any], wishes: dict[str, Any], builder: bool, notes: Notes
+) -> dict[str, Any]:
     """Return the size the swap file is to have, what that adds, and what swap is free already (bytes)."""
     path, wish = str(wishes["swap_file"]), str(wishes["swap_size"])
     # zram lies in the memory that it would extend.
@@ -37,23 +42,23 @@ def choose_swap(host: dict[str, Any], source: dict[str, Any], wishes: dict[str, 
         size = parse_size(wish)
         notes.because("swap", f"{human(size)}: swap_size says so")
     else:
-        wanted = int(host["cpu"]["usable_cpus"]) * job_bytes(source) + BASE_BYTES
+        wanted = BASE_BYTES + (int(host["cpu"]["usable_cpus"]) * job_bytes(source) if builder else INSTALL_MEMORY)
         lack = wanted - usable_memory(host) - others
         size = max(own, -(-lack // SWAP_STEP) * SWAP_STEP if lack > 0 else 0)
-        notes.because("swap", f"{human(size)}: a build with every CPU wants {human(wanted)} of memory and swap")
+        work = "a build with every CPU" if builder else "installing"
+        notes.because("swap", f"{human(size)}: {work} wants {human(wanted)} of memory and swap")
     kept = max(0, free - max(0, own - size))
     return {"path": path, "size_bytes": size, "add_bytes": max(0, size - own), "free_bytes": kept}
 
 
-def disk_needs(
-    model: dict[str, Any], wishes: dict[str, Any], swap: dict[str, Any], state: dict[str, Any], identity: str
-) -> dict[str, int]:
+def disk_needs(here: Situation, swap: dict[str, Any], wheel: dict[str, Any]) -> dict[str, int]:
     """Return the bytes that the run will add, by path; what is finished needs no more space."""
-    built = identity[:12] in state.get("wheels", {})
+    state, model, wishes, identity = here.state, here.model, here.wishes, wheel["identity"]
     installed = any(entry.get("wheel") == identity for entry in state.get("releases", {}).values())
     stored = any(entry.get("model_sha256") == model["sha256"] for entry in state.get("deployments", {}).values())
-    copied = 0 if stored or wishes["model_source"] == "host" else sum(entry["size"] for entry in model["files"])
-    work = (0 if built else BUILD_BYTES) + (0 if installed else INSTALL_BYTES)
+    there = stored or not here.serves or wishes["model_source"] == "host"
+    copied = 0 if there else sum(entry["size"] for entry in model["files"])
+    work = (BUILD_BYTES if wheel["source"] == "build" else 0) + (0 if installed or not here.serves else INSTALL_BYTES)
     return {str(wishes["root"]): work + copied, swap["path"]: swap["add_bytes"]}
 
 

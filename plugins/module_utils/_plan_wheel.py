@@ -43,7 +43,7 @@ def choose_edits(
     chosen: dict[str, Any],
     notes: Notes,
 ) -> list[str]:
-    """Return the names of the edits to apply to the tree; ``chosen`` has the ISA class and the torch."""
+    """Return the names of the edits to apply to the tree; ``chosen`` has the ISA classes and the torch."""
     policy, edits = str(wishes["platform_patch"]), []
     gpus = host.get("gpus") or []
     # To 0.7.2 a GPU that the driver reports wins over, or collides with, a wheel whose version says cpu.
@@ -53,10 +53,10 @@ def choose_edits(
         notes.because("edits", f"platform_patch and config_patch: policy {policy}, {len(gpus)} GPU(s) on the host")
     else:
         notes.because("edits", f"no platform_patch: policy {policy}; a wheel built for CPU is detected as it is here")
-    if source["isa"]["generation"] in ALL_VARIANTS and host["arch"] == "x86_64" and chosen["isa_class"]:
+    if source["isa"]["generation"] in ALL_VARIANTS and host["arch"] == "x86_64" and any(chosen["isa"]):
         edits.append(ISA_LIMIT)
-        built = ", ".join(source["isa"]["targets"])
-        notes.because("edits", f"{ISA_LIMIT}: of {built} only what a CPU of class {chosen['isa_class']} loads is built")
+        built, classes = ", ".join(source["isa"]["targets"]), f"a CPU of class {' or '.join(chosen['isa'])}"
+        notes.because("edits", f"{ISA_LIMIT}: of {built} only what {classes} loads is built")
     return edits + known_fixes(source, wishes, str(chosen["torch"]["version"]), notes)
 
 
@@ -95,14 +95,14 @@ def check_target(
         )
 
 
-def choose_onednn(source: dict[str, Any], archive: dict[str, Any], isa: str, notes: Notes) -> dict[str, Any]:
+def choose_onednn(source: dict[str, Any], archive: dict[str, Any], isa: list[str], notes: Notes) -> dict[str, Any]:
     """Return whether the build takes oneDNN, what the wheel's identity says of it, and how the tree takes another one.
 
     ``archive["onednn"]`` describes what vllm_source_build_onednn names; {} leaves the choice to the tree.
     """
     pinned = source["onednn"] or {}
     tag, given = str(pinned.get("tag") or ""), archive.get("onednn") or {}
-    if not tag or not takes_onednn(source, isa):
+    if not tag or not any(takes_onednn(source, one) for one in isa):
         return {"used": False, "record": "", "override": "", "given": {}}
     record = tag
     if given.get("kind") == "git":
@@ -124,17 +124,17 @@ def takes_onednn(source: dict[str, Any], isa: str) -> bool:
 
 def wheel_inputs(source: dict[str, Any], archive: dict[str, Any], chosen: dict[str, Any]) -> dict[str, Any]:
     """Return all that goes into the wheel, for its identity."""
-    version = version_key(chosen["python"]["version"] or "0.0")
+    python = ".".join(map(str, version_key(chosen["python"]["version"] or "0.0")[:2]))
     return {
         "vllm_version": source["version"],
         "source_sha256": archive["sha256"],
         "edits": chosen["edits"],
-        "isa": [chosen["isa_class"]],
-        "python_tag": f"cp{version[0]}{version[1]}",
+        "isa": chosen["isa"],
+        "python_tag": "abi3" if source.get("abi3") else f"cp{python.replace('.', '')}",
         "torch": chosen["torch"]["version"],
         "compiler": f"g++ {chosen['compiler']['version']}",
         "onednn": chosen["onednn"]["record"],
-        "flags": build_flags(source, chosen["isa_class"]),
+        "flags": build_flags(source, chosen["isa"][0]),
     }
 
 

@@ -19,6 +19,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._isa import isa_clas
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan import plan_host
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import in_range
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import paired_compilers, version_key
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_types import Situation
 
 FIXTURES = Path(__file__).parent / "fixtures" / "plan"
 GIB = 1 << 30
@@ -100,7 +101,9 @@ def plan(
     **wishes: Any,
 ) -> dict[str, Any]:
     wished = {**WISHES, **wishes}
-    return plan_host(here or host(), read(f"source-{version}"), ARCHIVE, state or NOTHING, model or MODEL, wished)
+    return plan_host(
+        Situation(here or host(), read(f"source-{version}"), ARCHIVE, state or NOTHING, model or MODEL, wished)
+    )
 
 
 def reason(result: dict[str, Any], decision: str) -> str:
@@ -534,7 +537,7 @@ GIT = {
 def test_another_onednn_is_part_of_the_identity(given: dict[str, str], record: str, reason_text: str | None) -> None:
     archive = {**ARCHIVE, "onednn": given}
     here = host(compilers=GCC_14)
-    result = plan_host(here, read("source-0.28.0"), archive, NOTHING, MODEL, WISHES)
+    result = plan_host(Situation(here, read("source-0.28.0"), archive, NOTHING, MODEL, WISHES))
     assert result["wheel"]["inputs"]["onednn"] == record
     assert result["onednn"] == {"used": True, "record": record, "override": "X3", "given": given}
     texts = [entry["text"] for entry in result["reasons"] if entry["decision"] == "onednn"]
@@ -544,7 +547,9 @@ def test_another_onednn_is_part_of_the_identity(given: dict[str, str], record: s
 
 def test_a_build_without_onednn_takes_no_notice_of_one() -> None:
     archive = {**ARCHIVE, "onednn": FOLDER}
-    result = plan_host(host(), read("source-0.16.0"), archive, NOTHING, MODEL, {**WISHES, "isa_class": "avx2"})
+    result = plan_host(
+        Situation(host(), read("source-0.16.0"), archive, NOTHING, MODEL, {**WISHES, "isa_class": "avx2"})
+    )
     assert result["onednn"] == {"used": False, "record": "", "override": "", "given": {}}
     assert result["wheel"]["identity"] == plan(version="0.16.0", isa_class="avx2")["wheel"]["identity"]
 
@@ -634,7 +639,7 @@ def test_uv_brings_a_python_where_it_is_asked_to() -> None:
 
 def test_a_release_that_no_python_of_uv_fits_is_refused() -> None:
     source = {**read("source-0.6.5"), "python_requires": ">=3.20", "python_supported": []}
-    (refused,) = plan_host(host(), source, ARCHIVE, NOTHING, MODEL, WISHES)["refused"]
+    (refused,) = plan_host(Situation(host(), source, ARCHIVE, NOTHING, MODEL, WISHES))["refused"]
     assert refused["text"] == (
         "vLLM 0.6.5 needs Python >=3.20, the host has 3.11.2, and uv brings none in that range. Install one in that "
         "range on the host, or choose a vllm_version that takes the one it has."
@@ -769,5 +774,5 @@ def test_wishes_that_can_only_fail_later_are_refused_now(wishes: dict[str, Any],
 
 def test_a_release_without_a_cpu_build_is_refused() -> None:
     source = changed(read("source-0.6.5"), {"torch_cpu": ""})
-    result = plan_host(host(), source, ARCHIVE, NOTHING, MODEL, WISHES)
+    result = plan_host(Situation(host(), source, ARCHIVE, NOTHING, MODEL, WISHES))
     assert "names no torch for CPU" in next(entry["text"] for entry in result["refused"] if entry["code"] == "source")
