@@ -11,7 +11,9 @@ import re
 
 __all__ = (
     "explain_failure",
+    "file_places",
     "install_command",
+    "knows_command",
     "lock_held",
     "missing_apt",
     "missing_rpm",
@@ -23,6 +25,8 @@ __all__ = (
 
 # apt-get waits for dpkg's lock but not for that of the lists, and dpkg itself waits for none.
 LOCKED = re.compile(r"Could not get lock|lock was locked by another process|Unable to lock directory")
+# Programs and libraries of distribution packages; the library folder of Debian's family has the architecture in it.
+FOLDERS = ("/usr/bin", "/usr/lib/{machine}-linux-gnu", "/usr/lib64", "/usr/lib")
 MOVED = re.compile(r"^Inst (\S+) \[([^\]]+)\] \((\S+)", re.MULTILINE)
 
 
@@ -67,6 +71,18 @@ def install_command(manager: str, names: list[str], wait: int, release: str = ""
         suite = [f"--target-release={release}"] if release else []
         return ["apt-get", "-q", "-y", *flags, *suite, "install", "--no-install-recommends", *names]
     return ["dnf", "-y", "--setopt=install_weak_deps=False", "install", *names]
+
+
+def knows_command(manager: str, name: str) -> list[str]:
+    """Return the command that succeeds where the package sources have ``name`` and it can be installed."""
+    if manager == "apt":
+        return ["apt-get", "-q", "-s", "install", "--no-install-recommends", name]
+    return ["dnf", "-q", "list", "--available", name]
+
+
+def file_places(name: str, machine: str) -> list[str]:
+    """Return where a program or library called ``name`` lies when a package of the distribution brought it."""
+    return [f"{folder.format(machine=machine)}/{name}" for folder in FOLDERS]
 
 
 def simulate_command(names: list[str], release: str) -> list[str]:

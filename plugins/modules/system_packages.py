@@ -31,6 +31,20 @@ options:
     type: list
     elements: str
     required: true
+  optional:
+    description:
+      - Packages to install as well where the host's package sources have them. Those that they do not have are named in
+        RV(unavailable).
+    type: list
+    elements: str
+    default: []
+  find:
+    description:
+      - Names of programs and libraries that packages bring, whose path RV(found) tells. What counts is the file that is
+        there, whatever the package is called in this release of the distribution.
+    type: list
+    elements: str
+    default: []
   manager:
     description: The package manager's family.
     type: str
@@ -55,6 +69,16 @@ EXAMPLES = r"""
       - g++
       - libnuma-dev
     manager: apt
+
+- name: Install tcmalloc where the distribution has it, and learn where it is
+  cpufleet.vllm.system_packages:
+    name:
+      - libnuma1
+    optional:
+      - libtcmalloc-minimal4
+    find:
+      - libtcmalloc_minimal.so.4
+    manager: apt
 """
 
 RETURN = r"""
@@ -63,6 +87,17 @@ installed:
   returned: always
   type: list
   elements: str
+unavailable:
+  description: The packages of O(optional) that are missing and that the package sources do not have.
+  returned: success
+  type: list
+  elements: str
+found:
+  description: The path of each file of O(find), V("") where it is not there.
+  returned: success
+  type: dict
+  sample:
+    libtcmalloc_minimal.so.4: /usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4
 moved:
   description: The packages that were there and got another version from O(target_release).
   returned: success
@@ -87,7 +122,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._packages import (
     explain_failure,
+    file_places,
     install_command,
+    knows_command,
     lock_held,
     missing_apt,
     missing_rpm,
@@ -116,10 +153,13 @@ class Packages:
         self.wait: int = module.params["lock_timeout"]
         self.deadline = time.monotonic() + self.wait
         self.unrefreshed = ""
+        self.refreshed = False
         self.release: str = module.params["target_release"] if self.manager == "apt" else ""
 
     def missing(self, names: list[str]) -> list[str]:
         """Return which of ``names`` are not installed, in order."""
+        if not names:
+            return []
         if self.manager == "apt":
             command = ["dpkg-query", "-W", "-f=${Package} ${db:Status-Status} ${Provides}\\n"]
             _status, out, _error = self.module.run_command(command)
@@ -129,14 +169,29 @@ class Packages:
 
     def install(self, names: list[str]) -> list[dict[str, str]]:
         """Install ``names`` and return what else moved; raise CpufleetError with the package manager's own words."""
+        self.prepare()
+        moved = moved_packages(self.run(simulate_command(names, self.release), fatal=False)) if self.release else []
+        self.run(install_command(self.manager, names, self.wait, self.release), fatal=True)
+        return moved
+
+    def prepare(self) -> None:
+        """Finish what was cut off and refresh the package lists, once."""
+        if self.refreshed:
+            return
+        self.refreshed = True
         for command in repair_command(self.manager):
             self.run(command, fatal=False)
         status, refreshed = self.attempt(refresh_command(self.manager, self.wait))
         # One broken source of many does no harm; but where a package is not found, it is the cause.
         self.unrefreshed = refreshed if status else ""
-        moved = moved_packages(self.run(simulate_command(names, self.release), fatal=False)) if self.release else []
-        self.run(install_command(self.manager, names, self.wait, self.release), fatal=True)
-        return moved
+
+    def unavailable(self, names: list[str], may_refresh: bool) -> list[str]:
+        """Return which of ``names`` the package sources do not have; lists that name one may only be old."""
+        absent = [name for name in names if self.attempt(knows_command(self.manager, name))[0]]
+        if absent and may_refresh and not self.refreshed:
+            self.prepare()
+            return self.unavailable(absent, may_refresh=False)
+        return absent
 
     def run(self, command: list[str], fatal: bool) -> str:
         """Run one command and return what it printed; raise CpufleetError where that fails and is ``fatal``."""
@@ -157,11 +212,33 @@ class Packages:
             time.sleep(LOCK_POLL_S)
 
 
+def find_files(names: list[str]) -> dict[str, str]:
+    """Return where each of ``names`` is, "" for one that is nowhere."""
+    machine = os.uname().machine
+    return {name: next(filter(os.path.exists, file_places(name, machine)), "") for name in names}
+
+
+def bring(packages: Packages, wanted: list[str], check: bool) -> list[dict[str, str]]:
+    """Install ``wanted`` and look whether they are there; return what else moved."""
+    if not wanted or check:
+        return []
+    moved = packages.install(wanted)
+    still = packages.missing(wanted)
+    if still:
+        raise CpufleetError(
+            f"Installed {', '.join(wanted)}, but {', '.join(still)} is still missing",
+            "Look at the package manager's log on the host",
+        )
+    return moved
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "list", "elements": "str", "required": True},
+            "optional": {"type": "list", "elements": "str", "default": []},
+            "find": {"type": "list", "elements": "str", "default": []},
             "manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
             "target_release": {"type": "str", "default": ""},
             "lock_timeout": {"type": "int", "default": 600},
@@ -170,20 +247,23 @@ def main() -> None:
     )
     packages = Packages(module)
     wanted = packages.missing(module.params["name"])
-    moved: list[dict[str, str]] = []
+    extra = packages.missing(module.params["optional"])
     try:
-        if wanted and not module.check_mode:
-            moved = packages.install(wanted)
-            still = packages.missing(wanted)
-            if still:
-                raise CpufleetError(
-                    f"Installed {', '.join(wanted)}, but {', '.join(still)} is still missing",
-                    "Look at the package manager's log on the host",
-                )
+        if wanted and extra and not module.check_mode:
+            packages.prepare()
+        unavailable = packages.unavailable(extra, may_refresh=not module.check_mode)
+        wanted += [name for name in extra if name not in unavailable]
+        moved = bring(packages, wanted, module.check_mode)
     except CpufleetError as error:
         module.fail_json(msg=str(error), **error.details)
-    lines = "".join(f"{name}\n" for name in wanted)
-    module.exit_json(changed=bool(wanted), installed=wanted, moved=moved, diff={"before": "", "after": lines})
+    module.exit_json(
+        changed=bool(wanted),
+        installed=wanted,
+        unavailable=unavailable,
+        found=find_files(module.params["find"]),
+        moved=moved,
+        diff={"before": "", "after": "".join(f"{name}\n" for name in wanted)},
+    )
 
 
 if __name__ == "__main__":

@@ -25,6 +25,13 @@ for name; do grep -q "^$name installed" "$CPUFLEET_TEST/installed" || echo "no p
 MANAGER = """#!/bin/sh
 echo "$(basename "$0") $*" >> "$CPUFLEET_TEST/calls"
 env | grep -E '^(DEBIAN_FRONTEND|NEEDRESTART_|UCF_FORCE_CONFFOLD|LC_ALL)' | sort > "$CPUFLEET_TEST/env"
+case " $* " in *" -s "*|*" list "*)
+  for word; do :; done
+  [ -f "$CPUFLEET_TEST/refreshed" ] && lists=new || lists=old
+  grep -qx "$word" "$CPUFLEET_TEST/known-$lists" && exit 0
+  echo "E: Unable to locate package $word" >&2; exit 100;;
+esac
+case " $* " in *" update "*|*" makecache "*) touch "$CPUFLEET_TEST/refreshed";; esac
 [ -f "$CPUFLEET_TEST/fails" ] && case "$*" in *" install "*) cat "$CPUFLEET_TEST/fails" >&2; exit 100;; esac
 installing=
 for word; do
@@ -44,6 +51,8 @@ class Host:
         for name, text in programs.items():
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
+        for lists in ("old", "new"):
+            (folder / f"known-{lists}").write_text("ccache\n")
         (folder / "installed").write_text("ca-certificates installed \nmawk installed awk\n")
 
     def calls(self) -> list[str]:
@@ -106,3 +115,56 @@ def test_an_installation_that_installs_nothing_is_no_success(host: Host) -> None
     assert host.run("g++", "git")["msg"] == (
         "Installed g++, git, but g++, git is still missing. Look at the package manager's log on the host."
     )
+
+
+TCMALLOC = "libtcmalloc-minimal4"
+
+
+def simulated(name: str) -> str:
+    return f"apt-get -q -s install --no-install-recommends {name}"
+
+
+def test_an_optional_package_comes_along_where_the_sources_have_it(host: Host) -> None:
+    result = host.run("g++", optional=["ccache", TCMALLOC])
+    assert (result["changed"], result["installed"], result["unavailable"]) == (True, ["g++", "ccache"], [TCMALLOC])
+    calls = host.calls()
+    assert [call.split()[-1] for call in calls[:2]] == ["--force-confold", "update"], "new lists before any question"
+    assert calls[2:4] == [simulated("ccache"), simulated(TCMALLOC)]
+    assert calls[4].endswith("install --no-install-recommends g++ ccache")
+    assert len(calls) == 5
+
+
+def test_an_optional_package_alone_needs_new_lists_only_where_the_old_ones_lack_it(host: Host) -> None:
+    assert host.run("ca-certificates", optional=["ccache"])["installed"] == ["ccache"]
+    assert host.calls()[0] == simulated("ccache")
+    (host.folder / "calls").unlink()
+    (host.folder / "refreshed").unlink()
+    (host.folder / "known-new").write_text(f"{TCMALLOC}\n")
+    result = host.run("ca-certificates", optional=["ccache", TCMALLOC])
+    assert (result["installed"], result["unavailable"]) == ([TCMALLOC], [])
+    assert [call.split()[-1] for call in host.calls()[:3]] == [TCMALLOC, "--force-confold", "update"]
+
+
+def test_an_optional_package_that_there_is_not_is_no_failure_and_no_change(host: Host) -> None:
+    for _time in range(2):
+        result = host.run("ca-certificates", optional=[TCMALLOC])
+        assert (result["changed"], result["installed"], result["unavailable"]) == (False, [], [TCMALLOC])
+
+
+def test_check_mode_asks_the_lists_that_are_there(host: Host) -> None:
+    result = host.run("g++", optional=["ccache", TCMALLOC], check=True)
+    assert (result["installed"], result["unavailable"]) == (["g++", "ccache"], [TCMALLOC])
+    assert host.calls() == [simulated("ccache"), simulated(TCMALLOC)]
+
+
+def test_optional_packages_of_dnf_hosts(host: Host) -> None:
+    result = host.run("ca-certificates", optional=["ccache", "gperftools-libs"], manager="dnf")
+    assert (result["installed"], result["unavailable"]) == (["ccache"], ["gperftools-libs"])
+    assert host.calls()[0] == "dnf -q list --available ccache"
+
+
+def test_files_are_found_where_they_are(host: Host) -> None:
+    result = host.run("ca-certificates", find=["env", "libc.so.6", "no-such-program"])
+    found = result["found"]
+    assert (found["env"], found["no-such-program"]) == ("/usr/bin/env", "")
+    assert found["libc.so.6"].endswith("/libc.so.6") and Path(found["libc.so.6"]).exists()

@@ -12,7 +12,9 @@ import pytest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._packages import (
     explain_failure,
+    file_places,
     install_command,
+    knows_command,
     missing_apt,
     missing_rpm,
     moved_packages,
@@ -123,3 +125,17 @@ def test_a_suite_is_named_to_apt_alone() -> None:
     assert "--target-release=trixie" in install_command("apt", ["g++-14"], 5, "trixie")
     assert not [word for word in install_command("apt", ["g++"], 5) if "target" in word]
     assert not [word for word in install_command("dnf", ["gcc-c++"], 5, "trixie") if "trixie" in word]
+
+
+def test_where_files_of_packages_lie() -> None:
+    assert file_places("libtcmalloc_minimal.so.4", "aarch64") == [
+        "/usr/bin/libtcmalloc_minimal.so.4",
+        "/usr/lib/aarch64-linux-gnu/libtcmalloc_minimal.so.4",
+        "/usr/lib64/libtcmalloc_minimal.so.4",
+        "/usr/lib/libtcmalloc_minimal.so.4",
+    ]
+
+
+def test_whether_the_sources_have_a_package_is_asked_without_changing_anything() -> None:
+    assert "-s" in knows_command("apt", "ccache")
+    assert knows_command("dnf", "ccache") == ["dnf", "-q", "list", "--available", "ccache"]
