@@ -29,6 +29,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_runti
 from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_fixes import applicable_fixes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_cmake import version_key
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_reading import Reading
+from ansible_collections.cpufleet.vllm.plugins.module_utils._source_serving import serving
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_tree import open_tree
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_version import source_version
 
@@ -65,6 +66,7 @@ class SourceInfo:
     cpu_environment: dict[str, Any]
     quantization: dict[str, dict[str, str]]
     rust: str | None
+    serving: dict[str, Any]
     requirements_files: dict[str, list[str]]
     requirements: dict[str, list[str]]
     known_fixes: list[dict[str, Any]]
@@ -106,6 +108,7 @@ def read_source(path: str) -> SourceInfo:
         "quantization": runtime.quantization(reading),
         "rust": build.rust(reading),
         "known_fixes": _known_fixes(reading),
+        "serving": serving(reading),
     }
     _note_gaps(reading, facts)
     return SourceInfo(**facts, edits=sorted(set(reading.edits)), evidence=reading.evidence, unknown=reading.unknown)

@@ -160,6 +160,44 @@ source:
     rust:
       description: V(none), V(optional) or V(required).
       type: str
+    serving:
+      description: How the installed engine is driven; null where the source does not tell.
+      type: dict
+      contains:
+        engine:
+          description: V(v0) or V(v1), the engine that serves on the CPU.
+          type: str
+          sample: v0
+        arguments:
+          description: The names of the engine's arguments; on the command line they have dashes.
+          type: list
+          elements: str
+          sample: [dtype, max_model_len, max_num_seqs]
+        kv_argument:
+          description: Whether C(kv_cache_memory_bytes) is V(used) on the CPU, V(ignored) there or V(absent).
+          type: str
+          sample: absent
+        kv_unset:
+          description: What the KV cache takes when nothing is said, V(4_gib), V(half_of_free) or V(share_of_total).
+          type: str
+          sample: 4_gib
+        head_sizes:
+          description: The sizes of an attention head that the CPU kernels take.
+          type: list
+          elements: int
+          sample: [64, 80, 96, 112, 128, 192, 256]
+        experts:
+          description: How models of several experts run, V(native), V(ipex) (through a package of Intel's) or V(none).
+          type: str
+          sample: none
+        nobind:
+          description: Whether C(VLLM_CPU_OMP_THREADS_BIND) takes V(nobind).
+          type: bool
+          sample: false
+        sliding_window:
+          description: Whether models with a sliding window are served with it.
+          type: bool
+          sample: true
       sample: none
     requirements_files:
       description: The requirements files for the CPU with the files they include, for C(cpu) (run time) and C(build).
