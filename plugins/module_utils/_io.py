@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = (
     "backup_file",
+    "file_size",
     "make_temporary_folder",
     "read_bytes",
     "read_json",
+    "read_range",
     "read_text",
     "sha256_bytes",
     "sha256_file",
@@ -41,6 +43,28 @@ def read_bytes(path: str) -> bytes:
     try:
         with open(path, "rb") as stream:
             return stream.read()
+    except OSError as error:
+        raise CpufleetError(
+            f"Cannot read {path}: {error.strerror}", "Check that the file exists and may be read", path=path
+        ) from error
+
+
+def read_range(path: str, start: int, length: int) -> bytes:
+    """Return up to ``length`` bytes of ``path`` from ``start`` on: for files of which only the head is wanted."""
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(start)
+            return stream.read(length)
+    except OSError as error:
+        raise CpufleetError(
+            f"Cannot read {path}: {error.strerror}", "Check that the file exists and may be read", path=path
+        ) from error
+
+
+def file_size(path: str) -> int:
+    """Return the size of ``path`` in bytes."""
+    try:
+        return os.stat(path).st_size
     except OSError as error:
         raise CpufleetError(
             f"Cannot read {path}: {error.strerror}", "Check that the file exists and may be read", path=path
