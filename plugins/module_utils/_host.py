@@ -15,6 +15,7 @@ from typing import Any
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _host_cpu as cpu
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _host_memory as memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+from ansible_collections.cpufleet.vllm.plugins.module_utils._host_libs import LibraryInfo, read_libraries
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_mounts import Mount, parse_mountinfo
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_os import (
     libstdcxx_version,
@@ -48,8 +49,10 @@ def gather_host(root_path: str = "/", paths: tuple[str, ...] = ("/", "/tmp")) ->
     arch = os.uname().machine if root.live else _captured_arch(root, cpuinfo)
     processor = cpu.parse_cpuinfo(cpuinfo, _siblings(root))
     compilers, pythons = probe_host(root)
+    libraries = read_libraries(root, arch)
     return {
-        "os": {**asdict(parse_os_release(_os_release(root))), **_libraries(root)},
+        "os": {**asdict(parse_os_release(_os_release(root))), **_libraries(root, libraries)},
+        "libc": asdict(libraries),
         "kernel": root.text("/proc/sys/kernel/osrelease").strip(),
         "arch": arch,
         "cpu": _cpu(root, processor, arch, mounts),
@@ -76,16 +79,14 @@ def _captured_arch(root: Root, cpuinfo: str) -> str:
     return root.text("/proc/sys/kernel/arch").strip() or cpu.arch_of_cpuinfo(cpuinfo)
 
 
-def _libraries(root: Root) -> dict[str, Any]:
+def _libraries(root: Root, read: LibraryInfo) -> dict[str, Any]:
     """Tell the newest symbols that the C and C++ run-time libraries offer: a ready wheel may want newer ones."""
-    libc = ""
-    if root.live and "CS_GNU_LIBC_VERSION" in os.confstr_names:
-        libc = (os.confstr("CS_GNU_LIBC_VERSION") or "").rpartition(" ")[2]
     folders = ("/usr/lib/*-linux-gnu", "/usr/lib64")
     names = [name for folder in folders for name in root.glob(f"{folder}/libstdc++.so.6.0.*")]
     versions = [version for version in map(libstdcxx_version, names) if version]
+    # A captured host may hold the names of its libraries without their bytes.
     newest = max(versions, key=lambda version: int(version.rpartition(".")[2]), default="")
-    return {"libc": libc, "libstdcxx": newest}
+    return {"libc": read.version, "libstdcxx": read.glibcxx or newest}
 
 
 def _siblings(root: Root) -> dict[int, str]:

@@ -91,7 +91,7 @@ host:
           type: int
           returned: success
         libc:
-          description: Version of the GNU C library, empty where unknown.
+          description: Version of the GNU C library, empty where unknown; the same as RV(host.libc.version).
           type: str
           returned: success
         libstdcxx:
@@ -99,6 +99,28 @@ host:
           type: str
           returned: success
       sample: {"id": "debian", "version": "12", "family": "debian", "libc": "2.36", "libstdcxx": "3.4.30"}
+    libc:
+      description: What the 64-bit C and C++ run-time libraries offer, read from the files themselves.
+      type: dict
+      returned: success
+      contains:
+        kind:
+          description: V(glibc), V(musl), or V(unknown) where no C library was found.
+          type: str
+          returned: success
+        version:
+          description: The newest C(GLIBC) symbol version, empty where unknown.
+          type: str
+          returned: success
+        glibcxx:
+          description: The newest C(GLIBCXX) symbol version of C(libstdc++.so.6), empty where there is none.
+          type: str
+          returned: success
+        cxxabi:
+          description: The newest C(CXXABI) symbol version of C(libstdc++.so.6), empty where there is none.
+          type: str
+          returned: success
+      sample: {"kind": "glibc", "version": "2.36", "glibcxx": "3.4.30", "cxxabi": "1.3.13"}
     kernel:
       description: Release of the running kernel.
       type: str

@@ -16,6 +16,12 @@ description:
   - Starts the build as a transient systemd unit, or attaches to the one that runs, and waits for its end.
     Losing the connection or the controller does not end a build; running again attaches to it.
   - After a kill or a reboot the build goes on where it was, since its folder is kept and ninja knows what is done.
+  - A build whose compiler was killed for want of memory goes on once with half the jobs; C(retries) in the manifest
+    says so.
+  - A failure has a kind, found from the log and from the kernel's own record of what it killed. The kinds stand in
+    U(https://github.com/cpufleet/ansible-collection-vllm/tree/main/docs/building.md).
+  - Where interpreter, torch or compiler became others since CMake configured the tree, the tree is made anew.
+  - A proxy that O(environment) names in one spelling (C(http_proxy), C(HTTP_PROXY)) is given to the build in both.
   - The wheel and its manifest are put into O(dest) last and together, so a wheel with a manifest is a whole one.
   - An action plugin on the controller prints one line of progress every O(progress_interval) seconds.
 extends_documentation_fragment:
@@ -58,10 +64,28 @@ options:
     description: What else goes into the wheel's manifest.
     type: dict
     default: {}
+  ccache_dir:
+    description:
+      - The folder of the compiler cache, which builds of all releases on this host share; empty for none. It is used
+        where the command C(ccache) is in the C(PATH) of O(environment), and is no part of the wheel's identity.
+    type: path
+    default: ""
+  ccache_size:
+    description: How large the compiler cache may become, as ccache spells it.
+    type: str
+    default: 2G
+  memory_max:
+    description: The memory that the build may take, as systemd spells it, such as V(6G); empty for no limit of its own.
+    type: str
+    default: ""
   attached:
     description: Set by the action plugin on every call after the first; a failure is then reported, not started again.
     type: bool
     default: false
+  wait:
+    description: Set by the action plugin; the seconds to wait for the end of the build before its state is told.
+    type: int
+    default: 0
   progress_interval:
     description: Seconds between two lines of progress.
     type: int
@@ -94,6 +118,9 @@ build:
     line:
       description: The progress in one line.
       type: str
+    note:
+      description: What happened to the build that a person wants to know, such as a second start with half the jobs.
+      type: str
     log:
       description: The log on the host.
       type: str
@@ -108,178 +135,67 @@ build:
       type: dict
 """
 
-import contextlib
-import glob
 import os
-import shutil
-import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.cpufleet.vllm.plugins.module_utils._build_log import (
-    classify,
-    cpu_seconds,
-    progress,
-    progress_line,
-)
+from ansible_collections.cpufleet.vllm.plugins.module_utils._build_failure import Failure
+from ansible_collections.cpufleet.vllm.plugins.module_utils._build_host import Build
+from ansible_collections.cpufleet.vllm.plugins.module_utils._build_unit import retry_jobs
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
-from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
-    read_bytes,
-    read_json,
-    read_text,
-    sha256_bytes,
-    sha256_file,
-    write_atomic,
-    write_json,
-)
-from ansible_collections.cpufleet.vllm.plugins.module_utils._systemd import environment_file
-from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel import wheel_requirements
-
-# The status is renamed into place after the log is complete: a status file means a finished command.
-WRAPPER = 'cd "$1"; shift; "$@" >build.log 2>&1; echo $? >status.part; times >times; mv status.part status'
 
 
-class Build:
-    """The reader and writer of one build on this host."""
-
-    def __init__(self, module: AnsibleModule) -> None:
-        self.module = module
-        parameters = module.params
-        self.folder: str = parameters["folder"]
-        self.dest: str = parameters["dest"]
-        self.unit = f"cpufleet-build-{parameters['identity'][:12]}.service"
-        self.log = os.path.join(self.folder, "build.log")
-        self.status_file = os.path.join(self.folder, "status")
-        self.started_file = os.path.join(self.folder, "started.json")
-        self.environment_file = os.path.join(self.folder, "build.env")
-
-    def finished(self) -> dict[str, object]:
-        """Return the manifest of the finished wheel, {} where there is none or its bytes are not those recorded."""
-        manifest = read_json(os.path.join(self.dest, "manifest.json"), default={})
-        wheel = os.path.join(self.dest, str(manifest.get("file", "")))
-        whole = manifest.get("identity") == self.module.params["identity"] and os.path.isfile(wheel)
-        return manifest if whole and sha256_file(wheel) == manifest["sha256"] else {}
-
-    def running(self) -> tuple[bool, int]:
-        """Return whether the unit runs, and its memory in bytes."""
-        command = ["systemctl", "show", self.unit, "-p", "ActiveState,MemoryCurrent"]
-        _status, out, _error = self.module.run_command(command)
-        fields = dict(line.partition("=")[::2] for line in out.splitlines())
-        memory = fields.get("MemoryCurrent", "")
-        active = fields.get("ActiveState") in ("active", "activating", "deactivating", "reloading")
-        return active, int(memory) if memory.isdigit() and int(memory) < 1 << 60 else 0
-
-    def took(self) -> dict[str, int]:
-        """Return how long the last start of the build ran, and the processor time that it took (0: not known)."""
-        since = float(read_json(self.started_file, default={"time": 0})["time"])
-        ended = os.path.getmtime(self.status_file) if os.path.exists(self.status_file) else since
-        cpu = cpu_seconds(read_text(os.path.join(self.folder, "times"), default=""))
-        return {"seconds": round(ended - since), "cpu_seconds": cpu}
-
-    def exit_status(self) -> int | None:
-        """Return the exit status of a build that ended by itself."""
-        text = read_text(self.status_file, default="").strip()
-        return int(text) if text.isdigit() else None
-
-    def interrupted(self) -> bool:
-        """Return whether a build was started that did not come to its end."""
-        return os.path.exists(self.started_file) and self.exit_status() is None
-
-    def start(self) -> None:
-        """Start the build as a unit of its own."""
-        parameters = self.module.params
-        for path in (self.status_file, self.log):
-            if os.path.exists(path):
-                os.replace(path, path + ".old")
-        shutil.rmtree(os.path.join(self.folder, "dist"), ignore_errors=True)
-        write_json(self.started_file, {"time": time.time(), "identity": parameters["identity"]})
-        command = ["systemd-run", "--quiet", "--collect", f"--unit={self.unit}", f"--working-directory={self.folder}"]
-        command += ["--property=Nice=5", "--property=OOMScoreAdjust=500", "--property=KillMode=control-group"]
-        # Not --setenv: an index or proxy URL may hold a password, and a unit's own settings are for all to read.
-        write_atomic(self.environment_file, environment_file(parameters["environment"]).encode(), 0o600)
-        command += [f"--property=EnvironmentFile={self.environment_file}"]
-        command += ["/bin/sh", "-c", WRAPPER, "build", self.folder, parameters["uv"], "build", "--wheel"]
-        command += [
-            "--no-build-isolation",
-            "--python",
-            parameters["python"],
-            "--out-dir",
-            os.path.join(self.folder, "dist"),
-        ]
-        status, out, error = self.module.run_command([*command, parameters["source"]])
-        if status:
-            raise CpufleetError(
-                f"Cannot start the build as {self.unit}: {(error or out).strip()}",
-                "The host must run systemd; check systemctl --failed on it",
-            )
-
-    def collect(self) -> dict[str, object]:
-        """Put the built wheel and its manifest into the destination and return the manifest."""
-        wheels = glob.glob(os.path.join(self.folder, "dist", "*.whl"))
-        if len(wheels) != 1:
-            self.forget()
-            raise CpufleetError(
-                f"The build left {len(wheels)} wheels in {self.folder}/dist instead of one",
-                f"Run again; the log is {self.log}",
-            )
-        name, content = os.path.basename(wheels[0]), read_bytes(wheels[0])
-        os.makedirs(self.dest, mode=0o755, exist_ok=True)
-        write_atomic(os.path.join(self.dest, name), content, 0o644)
-        manifest = {
-            **self.module.params["manifest"],
-            "identity": self.module.params["identity"],
-            "file": name,
-            "sha256": sha256_bytes(content),
-            "requires": wheel_requirements(name, content),
-            "took": self.took(),
-        }
-        write_json(os.path.join(self.dest, "manifest.json"), manifest, 0o644)
-        self.forget()
-        shutil.rmtree(os.path.join(self.folder, "dist"))
-        return manifest
-
-    def forget(self) -> None:
-        """Remove the traces of a build that ended: the next call starts one where the wheel is gone again."""
-        for path in (self.status_file, self.started_file):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-
-    def fail(self, status: int | None) -> CpufleetError:
-        """Return the error that tells why the build failed."""
-        failure = classify(read_text(self.log, default=""), status)
-        return CpufleetError(
-            f"The build of vLLM failed, {failure.text}. The whole log is {self.log} on the host",
-            failure.remedy,
-            kind=failure.kind,
-            log=self.log,
-        )
-
-    def describe(self, phase: str, memory: int = 0) -> dict[str, object]:
-        """Return the state of the build for the caller."""
-        since = float(read_json(self.started_file, default={"time": time.time()})["time"])
-        found = progress(read_text(self.log, default=""), time.time() - since)
-        return {"phase": phase, "line": progress_line(found, memory), "log": self.log}
+def failed(build: Build, failure: Failure) -> CpufleetError:
+    """Return the error that tells why the build failed."""
+    retries = build.started().get("retries", [])
+    again = f" also with {build.started()['jobs']} job(s)" if retries else ""
+    return CpufleetError(
+        f"The build of vLLM failed{again}, {failure.text}. The whole log is {build.log} on the host",
+        failure.remedy,
+        kind=failure.kind,
+        log=build.log,
+        retries=retries,
+    )
 
 
-def step(build: Build, attached: bool, check_mode: bool) -> tuple[bool, dict[str, object]]:
+def start(build: Build, attached: bool, jobs: int) -> dict[str, Any]:
+    """Start the build, or start it again where that helps; raise CpufleetError where it does not."""
+    before = build.started()
+    retries, notes = [], []
+    if before:
+        failure = build.failure()
+        fewer = retry_jobs(failure.kind, int(before.get("jobs", 0)), len(before.get("retries", [])))
+        if fewer:
+            retries = [{"kind": failure.kind, "jobs": before["jobs"], "text": failure.text}]
+            notes = [f"goes on with {fewer} job(s) instead of {before['jobs']}: {failure.text}"]
+            jobs = fewer
+        elif attached:
+            raise failed(build, failure)
+        elif failure.kind == "killed":
+            retries, jobs = before.get("retries", []), int(before.get("jobs", jobs))
+            notes = [f"goes on where it stopped: {failure.text}"]
+    build.start(jobs, retries, notes)
+    return build.describe("running")
+
+
+def step(build: Build, module: AnsibleModule) -> tuple[bool, dict[str, Any]]:
     """Bring the build one step on; return (changed, its state)."""
     manifest = build.finished()
     changed = False
     if not manifest:
-        if check_mode:
+        if module.check_mode:
             return True, build.describe("planned")
+        if module.params["wait"]:
+            build.wait(module.params["wait"])
         active, memory = build.running()
         if active:
             return True, build.describe("running", memory)
-        status = build.exit_status()
-        if status != 0 and not attached:
-            line = {"line": "goes on after an interruption"} if build.interrupted() else {}
-            build.start()
-            return True, {**build.describe("running"), **line}
-        if status != 0:
-            raise build.fail(status)
+        if build.end().status != 0:
+            jobs = str(module.params["environment"].get("MAX_JOBS", ""))
+            return True, start(build, module.params["attached"], int(jobs) if jobs.isdigit() else 0)
         manifest, changed = build.collect(), True
     wheel = os.path.join(build.dest, str(manifest["file"]))
-    done = {"phase": "done", "line": "done", "log": build.log, "wheel": wheel}
+    done = {"phase": "done", "line": "done", "note": "", "log": build.log, "wheel": wheel}
     return changed, {**done, "sha256": manifest["sha256"], "requirements": manifest["requires"]}
 
 
@@ -295,13 +211,17 @@ def main() -> None:
             "uv": {"type": "path", "required": True},
             "environment": {"type": "dict", "default": {}},
             "manifest": {"type": "dict", "default": {}},
+            "ccache_dir": {"type": "path", "default": ""},
+            "ccache_size": {"type": "str", "default": "2G"},
+            "memory_max": {"type": "str", "default": ""},
             "attached": {"type": "bool", "default": False},
+            "wait": {"type": "int", "default": 0},
             "progress_interval": {"type": "int", "default": 15},
         },
         supports_check_mode=True,
     )
     try:
-        changed, state = step(Build(module), module.params["attached"], module.check_mode)
+        changed, state = step(Build(module.params, module.run_command), module)
     except CpufleetError as error:
         module.fail_json(msg=str(error), **error.details)
     after = f"{module.params['identity']}\n"
