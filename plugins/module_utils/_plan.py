@@ -19,7 +19,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import (
     predict_minutes,
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import choose_compiler, limit_isa
-from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_lock import choose_lock
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_lock import choose_lock, lock_name
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_serve import NO_SERVICE, check_port, choose_memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_space import check_disk, choose_swap, disk_needs
@@ -47,6 +47,7 @@ def plan_host(here: Situation, wheel: dict[str, Any] | None = None) -> dict[str,
     if here.serves:
         check_wishes(source, here.model, wishes, notes)
     chosen = choose_ground(host, source, wishes, notes)
+    chosen["lock"] = {**chosen["lock"], "name": lock_name(here, chosen), "sha256": "", "resolve": True}
     build = plan_build(here, {**chosen, "isa": given.get("isa") or [chosen["isa_class"]]}, building)
     taken = given if given.get("source") in ("host", "store") else own_wheel(here.state, build, given)
     builder = taken["source"] == "build"

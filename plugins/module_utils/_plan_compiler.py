@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
 
-__all__ = ("NEWER_SUITES", "choose_compiler", "limit_isa", "paired_compilers", "version_key")
+__all__ = ("NEWER_SUITES", "choose_compiler", "limit_isa", "paired_compilers", "suite_libc", "version_key")
 
 # What the distribution's own packages bring: package of g++, package of gcc, version, newest first.
 DISTRIBUTION_COMPILERS: dict[tuple[str, str], tuple[tuple[str, str, str], ...]] = {
@@ -32,9 +32,14 @@ class NewerSuite:
     cxx: str
     cc: str
     version: str
+    libc: dict[str, str]
+    # What a host needs of the suite to run what was built with its compiler.
+    runtime: tuple[str, ...] = ("libc6", "libstdc++6", "libgomp1")
 
 
-NEWER_SUITES: dict[tuple[str, str], NewerSuite] = {("debian", "12"): NewerSuite("trixie", "g++-14", "gcc-14", "14.2.0")}
+NEWER_SUITES: dict[tuple[str, str], NewerSuite] = {
+    ("debian", "12"): NewerSuite("trixie", "g++-14", "gcc-14", "14.2.0", {"version": "2.41", "glibcxx": "3.4.33", "cxxabi": "1.3.15"})
+}
 # The newest release whose build goes on with any g++, where the host's own compilers are too old for newer ones.
 NEWEST_WITHOUT_FLOOR = "0.16.0"
 # What a compiler that misses a release's soft floor leaves out of the build, and what is left.
@@ -44,6 +49,11 @@ SOFT_FLOOR_CLASS = {"avx512_bf16": "avx512", "amx": "avx512"}
 def version_key(version: str) -> tuple[int, ...]:
     """Return the leading numbers of ``version`` for comparison: ``12.2.0`` gives (12, 2, 0)."""
     return tuple(int(part) for part in re.findall(r"\d+", version.split("+", maxsplit=1)[0])[:4])
+
+
+def suite_libc(suite: str) -> str:
+    """Return the glibc version that the compiler of a newer suite brings with it, "" where none is taken."""
+    return next((newer.libc["version"] for newer in NEWER_SUITES.values() if newer.suite == suite), "")
 
 
 def choose_compiler(

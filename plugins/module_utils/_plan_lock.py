@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ansible_collections.cpufleet.vllm.plugins.module_utils._identity import digest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_types import Situation
 
-__all__ = ("choose_lock", "requirement_name")
+__all__ = ("choose_lock", "lock_name", "requirement_name")
 
 # Built for one torch each: with another one, and from an index that has CUDA builds of them only, they are left out.
 TORCH_FAMILY = ("torchvision", "torchaudio", "torchcodec")
@@ -46,6 +48,19 @@ def choose_lock(source: dict[str, Any], torch: dict[str, Any], wishes: dict[str,
         extra.append("transformers<5")
         notes.because("lock", "transformers<5: this release was written before 5 and does not say so")
     return {"overrides": overrides, "exclude": exclude, "extra": extra, "build": build_lines(source)}
+
+
+def lock_name(here: Situation, chosen: dict[str, Any]) -> str:
+    """Return a name that two hosts share exactly where one lock serves both: for people first, then a digest."""
+    python = ".".join(str(chosen["python"]["version"]).split(".")[:2])
+    wishes, lock = here.wishes, chosen["lock"]
+    asked = [
+        here.source["requirements"]["cpu"],
+        [lock[key] for key in ("overrides", "exclude", "extra")],
+        [here.archive.get("upload_time", ""), wishes["resolve_as_of"], bool(wishes["torch_find_links"])],
+    ]
+    plain = f"{here.source['version']}-py{python}-torch{chosen['torch']['version']}-{here.host['arch']}"
+    return f"{plain}-{digest(asked)[:8]}"
 
 
 def needs_old_transformers(line: str) -> bool:

@@ -31,6 +31,7 @@ VARIABLES = {
     "allow_newer_suite": "toolchain_allow_newer_suite",
     "torch_version": "torch_cpu_version",
     "torch_find_links": "torch_cpu_find_links",
+    "resolve_as_of": "torch_cpu_resolve_as_of",
     "sdist": "vllm_source_build_sdist",
     "sha256": "vllm_source_build_sha256",
     "onednn": "vllm_source_build_onednn",

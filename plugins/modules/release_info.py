@@ -20,9 +20,15 @@ extends_documentation_fragment:
   - cpufleet.vllm.attributes.info
 options:
   root:
-    description: The root folder of the installation.
+    description: The root folder of the installation, or a store of wheels and locks.
     type: path
     default: /opt/vllm
+  kinds:
+    description: What to read.
+    type: list
+    elements: str
+    choices: [releases, deployments, wheels, locks]
+    default: [releases, deployments, wheels]
 """
 
 EXAMPLES = r"""
@@ -50,6 +56,13 @@ state:
     wheels:
       description: Manifest by wheel identity (its first 12 digits).
       type: dict
+    locks:
+      description: Manifest by lock name.
+      type: dict
+    building:
+      description: Identities (their first 12 digits) of wheels whose build was begun and has not ended.
+      type: list
+      elements: str
     unfinished:
       description: Folders that have no readable manifest.
       type: list
@@ -62,7 +75,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_json
 
-KINDS = ("releases", "deployments", "wheels")
+KINDS = ("releases", "deployments", "wheels", "locks")
 
 
 def read_manifests(root: str, kind: str) -> tuple[dict[str, Any], list[str]]:
@@ -77,16 +90,26 @@ def read_manifests(root: str, kind: str) -> tuple[dict[str, Any], list[str]]:
     return found, unfinished
 
 
+def begun_builds(root: str) -> list[str]:
+    """Return the build folders below ``root`` that say that a build was started in them."""
+    folder = os.path.join(root, "build")
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [name for name in names if os.path.exists(os.path.join(folder, name, "started.json"))]
+
+
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/opt/vllm"}}, supports_check_mode=True)
+    kinds = {"type": "list", "elements": "str", "choices": list(KINDS), "default": list(KINDS[:3])}
+    arguments = {"root": {"type": "path", "default": "/opt/vllm"}, "kinds": kinds}
+    module = AnsibleModule(argument_spec=arguments, supports_check_mode=True)
     root = module.params["root"]
     link = os.path.join(root, "current")
     state: dict[str, Any] = {
         "current": os.path.basename(os.path.realpath(link)) if os.path.islink(link) and os.path.exists(link) else "",
+        "building": begun_builds(root),
         "unfinished": [],
     }
-    for kind in KINDS:
+    for kind in module.params["kinds"]:
         state[kind], unfinished = read_manifests(root, kind)
         state["unfinished"] += unfinished
     module.exit_json(changed=False, state=state)

@@ -29,6 +29,7 @@ WISHES: dict[str, Any] = {
     "python": "auto",
     "allow_newer_suite": False,
     "torch_find_links": "",
+    "resolve_as_of": "auto",
     "torch_version": "auto",
     "sdist": "",
     "sha256": "",
