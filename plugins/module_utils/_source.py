@@ -50,6 +50,7 @@ class SourceInfo:
     version: str | None
     python_requires: str | None
     python_supported: list[str]
+    abi3: bool
     torch_cpu: str | None
     torch_build: str | None
     torch_pins: dict[str, str | None]
@@ -65,8 +66,8 @@ class SourceInfo:
     arguments: dict[str, str | None]
     cpu_environment: dict[str, Any]
     quantization: dict[str, dict[str, str]]
-    rust: str | None
     serving: dict[str, Any]
+    rust: str | None
     requirements_files: dict[str, list[str]]
     requirements: dict[str, list[str]]
     known_fixes: list[dict[str, Any]]
@@ -94,6 +95,7 @@ def read_source(path: str) -> SourceInfo:
         "version": source_version(reading),
         "python_requires": _python_requires(reading, project),
         "python_supported": build.supported_pythons(reading),
+        "abi3": build.abi3(reading),
         **lists,
         "gcc_floor": compiler["floor"],
         "gcc_floor_hard": compiler["hard"],
@@ -106,9 +108,9 @@ def read_source(path: str) -> SourceInfo:
         "arguments": runtime.arguments(reading),
         "cpu_environment": runtime.cpu_environment(reading),
         "quantization": runtime.quantization(reading),
+        "serving": serving(reading),
         "rust": build.rust(reading),
         "known_fixes": _known_fixes(reading),
-        "serving": serving(reading),
     }
     _note_gaps(reading, facts)
     return SourceInfo(**facts, edits=sorted(set(reading.edits)), evidence=reading.evidence, unknown=reading.unknown)

@@ -15,7 +15,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_cmake
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_python as python
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_reading import Reading
 
-__all__ = ("compiler", "isa", "onednn", "rust", "suffix", "supported_pythons")
+__all__ = ("abi3", "compiler", "isa", "onednn", "rust", "suffix", "supported_pythons")
 
 CPU_CMAKE = "cmake/cpu_extension.cmake"
 MAIN_CMAKE = "CMakeLists.txt"
@@ -52,6 +52,16 @@ def supported_pythons(reading: Reading) -> list[str]:
             reading.saw("python_supported", MAIN_CMAKE, command.line)
             return command.texts[1:]
     return []
+
+
+def abi3(reading: Reading) -> bool:
+    """Return whether the CPU extensions keep to Python's stable ABI, so that one wheel serves every Python."""
+    limited = [python.keyword(call, "py_limited_api") for call in python.calls(reading.python(SETUP), "__init__")]
+    declared = [value for value in limited if value and getattr(value, "value", True) is not False]
+    linked = any("USE_SABI" in command.texts for command in reading.cmake(CPU_CMAKE))
+    if declared and linked:
+        reading.saw("abi3", SETUP, declared[0].lineno)
+    return bool(declared) and linked
 
 
 def compiler(reading: Reading) -> dict[str, Any]:

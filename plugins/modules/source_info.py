@@ -66,6 +66,9 @@ source:
       type: list
       elements: str
       sample: ["3.9", "3.10", "3.11", "3.12"]
+    abi3:
+      description: Whether the extensions keep to Python's stable ABI, so that one wheel serves every Python.
+      type: bool
     torch_cpu:
       description: The torch that a CPU build on x86_64 is pinned to.
       type: str
@@ -157,9 +160,6 @@ source:
         - V(ipex) is a package of its own, which the release's requirements may not name.
       type: dict
       sample: {avx2: {awq: ipex, gptq: ipex}, avx512: {int8_w8a8: onednn, awq: ipex, gptq: ipex}}
-    rust:
-      description: V(none), V(optional) or V(required).
-      type: str
     serving:
       description: How the installed engine is driven; null where the source does not tell.
       type: dict
@@ -198,6 +198,9 @@ source:
           description: Whether models with a sliding window are served with it.
           type: bool
           sample: true
+    rust:
+      description: V(none), V(optional) or V(required).
+      type: str
       sample: none
     requirements_files:
       description: The requirements files for the CPU with the files they include, for C(cpu) (run time) and C(build).
