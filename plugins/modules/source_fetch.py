@@ -8,14 +8,23 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: source_fetch
-short_description: Fetch the source distribution of a vLLM release into a cache
+short_description: Fetch the source of a vLLM release into a cache
 version_added: "0.1.0"
 author:
   - The cpufleet maintainers (@cpufleet)
 description:
-  - Asks the package index that uv is configured with for address, SHA-256 and upload time of a release's source
-    distribution, and downloads it into O(cache), resuming a broken download and verifying the digest.
-  - Runs on the controller. A verified file in the cache is used without asking the index again.
+  - V(sdist) asks the package index that uv is configured with for address, SHA-256 and upload time of a release's
+    source distribution, and downloads it.
+  - V(git) fetches one commit, without its history, from the first of several addresses that has it. After a cut the
+    files come in batches, so that a further cut costs one batch.
+  - V(archive) takes a C(.tar.gz) or C(.zip) of the tree, downloaded from the first of several addresses or already
+    there.
+  - Everything ends as one file in O(cache) in the shape of a source distribution. What a repository or a code host's
+    archive lacks of that, C(PKG-INFO) and C(SOURCES.txt), is added, since setuptools takes version and data files from
+    there.
+  - Downloads are resumed and tried again, and verified. Runs on the controller, whose proxies and git settings count.
+  - What is verified and in the cache is used without asking anybody again, except that a branch is asked for its
+    commit.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
 attributes:
@@ -28,6 +37,8 @@ attributes:
     support: none
     details:
       - A cache has nothing to show.
+requirements:
+  - git 2.31 for O(source=git)
 options:
   version:
     description: The vLLM release.
@@ -37,11 +48,19 @@ options:
     description: The cache folder, made when it is missing.
     type: path
     required: true
+  source:
+    description: Where the source comes from.
+    type: str
+    choices: [sdist, git, archive]
+    default: sdist
   path:
-    description: A source distribution that is already on the controller; the index is not asked.
+    description:
+      - A source distribution (O(source=sdist)) or archive (O(source=archive)) that is already on the controller.
     type: path
   sha256:
-    description: The digest that the file must have; the index's own when empty.
+    description:
+      - The digest that the file must have. For V(sdist) the index's own when empty.
+      - Needed for an archive that is downloaded.
     type: str
     default: ""
   indexes:
@@ -51,6 +70,31 @@ options:
     type: list
     elements: str
     default: []
+  urls:
+    description:
+      - The addresses of the archive, in the order of asking. One that fails or serves other bytes is passed over.
+    type: list
+    elements: str
+    default: []
+  git_urls:
+    description:
+      - The addresses of the repository, in the order of asking. One that does not answer, lacks the tag, or has it at
+        another commit than O(git_commit), is passed over.
+    type: list
+    elements: str
+    default: []
+  git_ref:
+    description: A tag, a branch, or a commit by all its digits; the tag C(v<version>) when empty.
+    type: str
+    default: ""
+  git_commit:
+    description: The commit that it must be.
+    type: str
+    default: ""
+  git_instead_of:
+    description: What git is to put in place of the beginning of an address, as C(insteadOf) does.
+    type: dict
+    default: {}
   uv:
     description: The uv command; when not given, the one beside Ansible's Python, then the one on E(PATH).
     type: path
@@ -66,45 +110,81 @@ EXAMPLES = r"""
     version: "0.6.5"
     cache: ~/.cache/cpufleet/sources
   delegate_to: localhost
+
+- name: Fetch it from a repository of one's own, else from vLLM's
+  cpufleet.vllm.source_fetch:
+    version: "0.6.5"
+    cache: ~/.cache/cpufleet/sources
+    source: git
+    git_urls:
+      - https://git.example.com/mirrors/vllm.git
+      - https://github.com/vllm-project/vllm.git
+  delegate_to: localhost
+
+- name: Fetch an archive of the tree
+  cpufleet.vllm.source_fetch:
+    version: "0.6.5"
+    cache: ~/.cache/cpufleet/sources
+    source: archive
+    urls:
+      - https://files.example.com/vllm-0.6.5.tar.gz
+    sha256: 0cafd6b3be45ede8f30b8c6dd70bc584f2d8d5d7e1098c3fdf6f5778237ac5fd
+  delegate_to: localhost
 """
 
 RETURN = r"""
 downloaded:
-  description: Whether the file was downloaded now.
-  returned: always
+  description: Whether something was downloaded now.
+  returned: success
   type: bool
 source_archive:
-  description: The verified file.
-  returned: always
+  description: The verified source.
+  returned: success
   type: dict
   contains:
+    source:
+      description: V(sdist), V(git) or V(archive).
+      type: str
     path:
-      description: The file in the cache.
+      description: The file to unpack.
+      type: str
+    file_sha256:
+      description: The digest of that file.
       type: str
     sha256:
-      description: Its digest.
+      description:
+        - The digest by which the source counts in a wheel's identity. For V(sdist) and V(archive) that of the file as
+          it was fetched; for V(git) one over the id of the tree, whatever packed it.
       type: str
     upload_time:
-      description: When the index received the release (ISO 8601), empty where it does not say.
+      description:
+        - The date of the source (ISO 8601), as of which dependencies are resolved; empty where nothing says it.
+        - When the index received it, the commit was made, or the newest file in the archive changed.
       type: str
     url:
       description: Where it came from.
       type: str
+    ref:
+      description: The tag, branch or commit that was asked for; empty for the others.
+      type: str
+    commit:
+      description: The commit; empty where none is known.
+      type: str
+    tree:
+      description: The id of the commit's tree; empty for the others.
+      type: str
 """
 
 import contextlib
-import http.client
 import os
 import shutil
 import sys
 import tempfile
-import time
-import urllib.error
-from http import HTTPStatus
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import open_url
+from ansible_collections.cpufleet.vllm.plugins.module_utils._download import check_address, download, locked, verify
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
+from ansible_collections.cpufleet.vllm.plugins.module_utils._git import Repository
 from ansible_collections.cpufleet.vllm.plugins.module_utils._index import Archive, read_pylock
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
     read_json,
@@ -113,11 +193,11 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
     write_atomic,
     write_json,
 )
+from ansible_collections.cpufleet.vllm.plugins.module_utils._source_git import Wish, tree_digest
+from ansible_collections.cpufleet.vllm.plugins.module_utils._source_pack import pack_source, read_packed
 
-ATTEMPTS = 5
-CHUNK = 1 << 18
-# Asking again does not help: wrong address, no permission, gone.
-FINAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+MACHINE = "the controller"
+GIT_VARIABLES = "vllm_version, vllm_source_build_git_ref, vllm_source_build_git_commit and vllm_source_build_git_urls"
 
 
 def find_uv(given: str | None) -> str:
@@ -158,93 +238,134 @@ def ask_index(module: AnsibleModule, version: str, environment: dict[str, str]) 
         return read_pylock(read_text(answer), version)
 
 
-def download(url: str, dest: str, timeout: int) -> None:
-    """Fetch ``url`` into ``dest``, going on from what is there; raise CpufleetError after ATTEMPTS tries."""
-    tries, cause, passing = 0, "", True
-    while passing and tries < ATTEMPTS:
-        if tries:
-            time.sleep(min(2**tries, 20))
-        tries += 1
-        cause, passing = fetch_rest(url, dest, timeout)
-        if not cause:
-            return
-    raise CpufleetError(
-        f"Cannot download {url}: {cause} (tries: {tries})",
-        "Check the connection and proxy of the controller",
-        url=url,
+def described(source: str, path: str, **more: str) -> dict[str, str]:
+    """Return the description of a source; what is not given is empty."""
+    empty = dict.fromkeys(("sha256", "upload_time", "url", "ref", "commit", "tree"), "")
+    return {**empty, "source": source, "path": path, "file_sha256": sha256_file(path), **more}
+
+
+def known(cache: str, name: str) -> dict[str, str]:
+    """Return what the cache recorded under ``name`` where its file is there and whole, else {}."""
+    record: dict[str, str] = read_json(os.path.join(cache, name), default={})
+    if not record or not os.path.isfile(record["path"]):
+        return {}
+    verify(record["path"], record.get("file_sha256") or record["sha256"])
+    return described("sdist", **record) if "source" not in record else record
+
+
+def fetch_sdist(module: AnsibleModule) -> tuple[dict[str, str], bool]:
+    """Return the source distribution and whether it was downloaded now."""
+    cache, version, wanted = (module.params[key] for key in ("cache", "version", "sha256"))
+    if module.params["path"]:
+        path, sha256 = local_file(module.params["path"], wanted)
+        return described("sdist", path, sha256=sha256), False
+    found = known(cache, f"vllm-{version}.json")
+    if found and wanted in ("", found["sha256"]):
+        return found, False
+    archive = ask_indexes(module, version)
+    target = os.path.join(cache, f"vllm-{version}.tar.gz")
+    digest = wanted or archive.sha256
+    download([archive.url], target + ".part", digest, module.params["timeout"], MACHINE)
+    os.replace(target + ".part", target)
+    found = described("sdist", target, sha256=digest, upload_time=archive.upload_time, url=archive.url)
+    write_json(os.path.join(cache, f"vllm-{version}.json"), found)
+    return found, True
+
+
+def fetch_git(module: AnsibleModule) -> tuple[dict[str, str], bool]:
+    """Return one commit as an archive and whether it was fetched now."""
+    cache, version, commit = (module.params[key] for key in ("cache", "version", "git_commit"))
+    ref = module.params["git_ref"] or f"v{version}"
+    wish = Wish(tuple(module.params["git_urls"]), ref, commit, GIT_VARIABLES)
+    if not wish.urls:
+        raise CpufleetError("There is no address to fetch vLLM from with git", "Set vllm_source_build_git_urls")
+    name = f"vllm-{version}-{tree_digest(ref)[:12]}.json"
+    found = known(cache, name)
+    # A branch goes on; tags and commits stay.
+    if found and found["kind"] != "branch" and commit in ("", found["commit"]):
+        return found, False
+    repository = Repository(
+        os.path.join(cache, "vllm.git"), module.params["git_instead_of"], module.params["timeout"], MACHINE
     )
+    there = repository.fetch(wish)
+    tree = repository.tree(there.commit)
+    target = os.path.join(cache, f"vllm-{version}-{tree[:12]}.tar.gz")
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=cache) as folder:
+        export = os.path.join(folder, "tree.tar")
+        repository.export(there.commit, export, f"vllm-{version}")
+        pack_source(export, read_packed(export), version, target)
+    more = {"url": there.url, "ref": ref, "commit": there.commit, "tree": tree, "kind": there.kind}
+    found = described("git", target, sha256=tree_digest(tree), upload_time=repository.date(there.commit), **more)
+    write_json(os.path.join(cache, name), found)
+    return found, True
 
 
-def fetch_rest(url: str, dest: str, timeout: int) -> tuple[str, bool]:
-    """Fetch what ``dest`` lacks of ``url``; return why that failed ("" when it did not), and whether that may pass."""
-    have = os.path.getsize(dest) if os.path.exists(dest) else 0
-    headers = {"Range": f"bytes={have}-"} if have else None
-    try:
-        # Some mirrors declare the archive's own compression as that of the transfer: take the bytes as they are.
-        answer = open_url(url, headers=headers, timeout=timeout, decompress=False)
-        resumed = answer.getcode() == HTTPStatus.PARTIAL_CONTENT
-        with open(dest, "ab" if resumed else "wb") as stream:
-            shutil.copyfileobj(answer, stream, CHUNK)
-    except urllib.error.HTTPError as error:
-        whole = bool(have) and error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
-        return "" if whole else str(error), error.code not in FINAL
-    except (OSError, http.client.HTTPException) as error:
-        return str(error) or type(error).__name__, True
-    length = answer.headers.get("Content-Length")
-    cut = length is not None and os.path.getsize(dest) < int(length) + (have if resumed else 0)
-    return "the connection was cut" if cut else "", True
+def fetch_archive(module: AnsibleModule) -> tuple[dict[str, str], bool]:
+    """Return an archive in the shape of a source distribution and whether it was downloaded now."""
+    cache, version, wanted = (module.params[key] for key in ("cache", "version", "sha256"))
+    downloaded, url = False, ""
+    if module.params["path"]:
+        path, sha256 = local_file(module.params["path"], wanted)
+    else:
+        path, url, downloaded = fetch_file(module)
+        sha256 = wanted
+    packed = read_packed(path)
+    target = path
+    if not packed.plain:
+        target = os.path.join(cache, f"vllm-{version}-{sha256[:12]}.tar.gz")
+        pack_source(path, packed, version, target)
+    more = {"url": url, "commit": packed.commit, "upload_time": packed.date}
+    return described("archive", target, sha256=sha256, **more), downloaded
 
 
-def verify(path: str, expected: str) -> None:
-    """Raise CpufleetError, and remove the file, unless ``path`` has the digest ``expected``."""
-    found = sha256_file(path)
-    if found != expected:
-        os.unlink(path)
+def fetch_file(module: AnsibleModule) -> tuple[str, str, bool]:
+    """Return the archive in the cache, the address that had it, and whether it was downloaded now."""
+    urls, wanted = module.params["urls"], module.params["sha256"]
+    if not urls:
+        raise CpufleetError("There is no archive to take the source from", "Set vllm_source_build_archive")
+    if not wanted:
         raise CpufleetError(
-            f"Refused {path}: its SHA-256 is {found}, expected {expected}. The file was removed",
-            "Run again; if it happens twice, the mirror serves another file",
+            f"Cannot verify {urls[0]}: an archive that is downloaded needs a digest",
+            "Set vllm_source_build_sha256 to its SHA-256",
+        )
+    target = os.path.join(module.params["cache"], f"archive-{wanted[:12]}")
+    if os.path.isfile(target):
+        verify(target, wanted)
+        return target, str(read_text(target + ".url", default="")), False
+    url = download(urls, target + ".part", wanted, module.params["timeout"], MACHINE)
+    write_atomic(target + ".url", url.encode())
+    os.replace(target + ".part", target)
+    return target, url, True
+
+
+def local_file(path: str, wanted: str) -> tuple[str, str]:
+    """Return a file that the user named, and its digest."""
+    found = sha256_file(path)
+    if wanted not in ("", found):
+        raise CpufleetError(
+            f"Refused {path}: its SHA-256 is {found}, expected {wanted}",
+            "Correct vllm_source_build_sha256 or the file",
             path=path,
         )
+    return path, found
 
 
 def fetch(module: AnsibleModule) -> tuple[dict[str, str], bool]:
-    """Return the verified file's description and whether it was downloaded now."""
-    cache, version, wanted = (module.params[key] for key in ("cache", "version", "sha256"))
+    """Return the verified source and whether something was downloaded now."""
+    for name, variable in (("urls", "vllm_source_build_archive"), ("git_urls", "vllm_source_build_git_urls")):
+        for url in module.params[name]:
+            check_address(url, variable)
+    cache = module.params["cache"]
     try:
         os.makedirs(cache, exist_ok=True)
     except OSError as error:
         raise CpufleetError(
             f"Cannot make the cache {cache}: {error.strerror}", "Set plan_cache to a folder that you may write to"
         ) from error
-    record = os.path.join(cache, f"vllm-{version}.json")
-    known = read_json(record, default={})
-    if known and os.path.isfile(known["path"]) and (not wanted or wanted == known["sha256"]):
-        verify(known["path"], known["sha256"])
-        return known, False
-    archive = ask_indexes(module, version)
-    target = os.path.join(cache, f"vllm-{version}.tar.gz")
-    download(archive.url, target + ".part", module.params["timeout"])
-    verify(target + ".part", wanted or archive.sha256)
-    os.replace(target + ".part", target)
-    known = {
-        "path": target,
-        "sha256": wanted or archive.sha256,
-        "upload_time": archive.upload_time,
-        "url": archive.url,
-    }
-    write_json(record, known)
-    return known, True
-
-
-def local_file(path: str, wanted: str) -> dict[str, str]:
-    """Return the description of a file that the user named."""
-    if wanted and sha256_file(path) != wanted:
-        raise CpufleetError(
-            f"Refused {path}: its SHA-256 is {sha256_file(path)}, expected {wanted}",
-            "Correct vllm_source_build_sha256 or the file",
-            path=path,
-        )
-    return {"path": path, "sha256": sha256_file(path), "upload_time": "", "url": ""}
+    ways = {"sdist": fetch_sdist, "git": fetch_git, "archive": fetch_archive}
+    # One play asks for every host at once, and all of them share the cache.
+    with locked(cache):
+        return ways[module.params["source"]](module)
 
 
 def main() -> None:
@@ -253,23 +374,26 @@ def main() -> None:
         argument_spec={
             "version": {"type": "str", "required": True},
             "cache": {"type": "path", "required": True},
+            "source": {"type": "str", "default": "sdist", "choices": ["sdist", "git", "archive"]},
             "path": {"type": "path"},
             "sha256": {"type": "str", "default": ""},
             "indexes": {"type": "list", "elements": "str", "default": []},
+            "urls": {"type": "list", "elements": "str", "default": []},
+            "git_urls": {"type": "list", "elements": "str", "default": []},
+            "git_ref": {"type": "str", "default": ""},
+            "git_commit": {"type": "str", "default": ""},
+            "git_instead_of": {"type": "dict", "default": {}},
             "uv": {"type": "path"},
             "timeout": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
     )
     try:
-        if module.params["path"]:
-            archive, changed = local_file(module.params["path"], module.params["sha256"]), False
-        else:
-            archive, changed = fetch(module)
+        archive, downloaded = fetch(module)
     except CpufleetError as error:
         module.fail_json(msg=str(error), **error.details)
     # The controller's cache is no part of any host's state: a filled cache is not a change of the host.
-    module.exit_json(changed=False, downloaded=changed, source_archive=archive)
+    module.exit_json(changed=False, downloaded=downloaded, source_archive=archive)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tests.support.run_module import run_module
 
 CONTENT = b"".join(hashlib.sha256(str(number).encode()).digest() for number in range(21_875))
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
+NO_GIT = {"ref": "", "commit": "", "tree": ""}
 
 
 class Mirror(ThreadingHTTPServer):
@@ -129,10 +130,13 @@ def test_a_download_that_is_cut_twice_goes_on_where_it_was(tmp_path: Path, mirro
     assert (result["changed"], result["downloaded"]) == (False, True)
     archive = result["source_archive"]
     assert archive == {
+        "source": "sdist",
         "path": str(tmp_path / "cache" / "vllm-0.6.5.tar.gz"),
+        "file_sha256": SHA256,
         "sha256": SHA256,
         "upload_time": "2024-12-18T00:02:57Z",
         "url": mirror.url,
+        **NO_GIT,
     }
     assert Path(archive["path"]).read_bytes() == CONTENT
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["vllm-0.6.5.json", "vllm-0.6.5.tar.gz"]
@@ -229,7 +233,8 @@ def test_a_release_that_the_index_does_not_know(tmp_path: Path, index: Index) ->
 def test_a_file_that_the_user_names_is_not_asked_for(tmp_path: Path, index: Index) -> None:
     named = tmp_path / "own.tar.gz"
     named.write_bytes(CONTENT)
-    expected = {"path": str(named), "sha256": SHA256, "upload_time": "", "url": ""}
+    digests = {"sha256": SHA256, "file_sha256": SHA256}
+    expected = {"source": "sdist", "path": str(named), **digests, "upload_time": "", "url": "", **NO_GIT}
     assert fetch(tmp_path, index, path=named)["source_archive"] == expected
     assert fetch(tmp_path, index, path=named, sha256="2" * 64)["msg"] == (
         f"Refused {named}: its SHA-256 is {SHA256}, expected {'2' * 64}. Correct vllm_source_build_sha256 or the file."
