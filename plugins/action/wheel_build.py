@@ -30,13 +30,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         super().run(tmp, task_vars)
         variables = task_vars or {}
         result = self._execute_module(module_name="cpufleet.vllm.wheel_build", task_vars=variables)
-        interval = int(self._task.args.get("progress_interval", 15))
-        shown = lost_since = 0.0
+        self._told: list[str] = []
+        lost_since = 0.0
         while not result.get("failed") and result.get("build", {}).get("phase") == "running":
-            if time.monotonic() - shown >= interval:
-                display.display(f"[{variables.get('inventory_hostname', 'host')}] build {result['build']['line']}")
-                shown = time.monotonic()
-            time.sleep(min(POLL_S, interval))
+            self._show(result["build"], variables)
             try:
                 result = self._poll(variables, result)
                 lost_since = 0.0
@@ -45,10 +42,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
                 if time.monotonic() - lost_since > PATIENCE_S:
                     raise
                 display.warning(f"connection lost while the build goes on, trying again: {error}")
+                time.sleep(POLL_S)
         return result
 
+    def _show(self, build: dict[str, Any], variables: dict[str, Any]) -> None:
+        """Print how far the build is; where its log is and what happened to it only once."""
+        host = variables.get("inventory_hostname", "host")
+        for text in (f"log: {build['log']}", build.get("note", "")):
+            if text and text not in self._told:
+                self._told.append(text)
+                display.display(f"[{host}] {text}")
+        display.display(f"[{host}] {build['line']}")
+
     def _poll(self, variables: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
-        arguments = {**self._task.args, "attached": True}
+        # The module waits on the host, so that there is one call for each line of progress and none comes late.
+        interval = max(1, int(self._task.args.get("progress_interval", 15)))
+        arguments = {**self._task.args, "attached": True, "wait": interval}
         result: dict[str, Any] = self._execute_module(
             module_name="cpufleet.vllm.wheel_build", module_args=arguments, task_vars=variables
         )

@@ -19,7 +19,7 @@ description:
   - A build whose compiler was killed for want of memory goes on once with half the jobs; C(retries) in the manifest
     says so.
   - A failure has a kind, found from the log and from the kernel's own record of what it killed. The kinds stand in
-    U(https://github.com/cpufleet/ansible-collection-vllm/tree/main/docs/building.md).
+    U(https://github.com/cpufleet/ansible-collection-vllm/tree/main/docs/troubleshooting.md).
   - Where interpreter, torch or compiler became others since CMake configured the tree, the tree is made anew.
   - A proxy that O(environment) names in one spelling (C(http_proxy), C(HTTP_PROXY)) is given to the build in both.
   - The wheel and its manifest are put into O(dest) last and together, so a wheel with a manifest is a whole one.
@@ -192,7 +192,9 @@ def step(build: Build, module: AnsibleModule) -> tuple[bool, dict[str, Any]]:
             return True, build.describe("running", memory)
         if build.end().status != 0:
             jobs = str(module.params["environment"].get("MAX_JOBS", ""))
-            return True, start(build, module.params["attached"], int(jobs) if jobs.isdigit() else 0)
+            # What the release itself would take, said aloud so that half of it can be taken.
+            number = int(jobs) if jobs.isdigit() else len(os.sched_getaffinity(0))
+            return True, start(build, module.params["attached"], max(1, number))
         manifest, changed = build.collect(), True
     wheel = os.path.join(build.dest, str(manifest["file"]))
     done = {"phase": "done", "line": "done", "note": "", "log": build.log, "wheel": wheel}

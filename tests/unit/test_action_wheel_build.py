@@ -17,8 +17,8 @@ LOST = AnsibleConnectionFailure("ssh: connect to host 192.0.2.7 port 22: No rout
 DONE = {"changed": True, "build": {"phase": "done", "line": "done"}}
 
 
-def running(line: str) -> dict[str, Any]:
-    return {"changed": True, "build": {"phase": "running", "line": line}}
+def running(line: str, note: str = "") -> dict[str, Any]:
+    return {"changed": True, "build": {"phase": "running", "line": line, "note": note, "log": "/b/build.log"}}
 
 
 class Controller:
@@ -41,6 +41,7 @@ class Controller:
 
     def execute(self, module_name: str, module_args: dict[str, Any] | None = None, **_rest: Any) -> dict[str, Any]:
         assert module_name == "cpufleet.vllm.wheel_build"
+        self.now += (module_args or {}).get("wait", 0)
         self.asked.append(module_args or {})
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
@@ -59,16 +60,24 @@ def test_a_finished_wheel_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(controller.asked), controller.lines) == (1, [])
 
 
-def test_progress_is_shown_at_the_interval_and_not_at_every_poll(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [running(f"{step}/8 50 %") for step in range(7)]
-    controller = Controller(monkeypatch, [*answers, DONE])
+def test_one_call_for_each_line_of_progress_and_the_log_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    controller = Controller(monkeypatch, [*[running(f"{step}/8 50 %") for step in range(3)], DONE])
     assert controller.run()["build"]["phase"] == "done"
     assert controller.lines == [
-        "[vm1] build 0/8 50 %",
-        "[vm1] build 3/8 50 %",
-        "[vm1] build 6/8 50 %",
+        "[vm1] log: /b/build.log",
+        "[vm1] 0/8 50 %",
+        "[vm1] 1/8 50 %",
+        "[vm1] 2/8 50 %",
     ]
-    assert [arguments.get("attached") for arguments in controller.asked] == [None] + [True] * 7
+    assert [arguments.get("attached") for arguments in controller.asked] == [None, True, True, True]
+    assert [arguments.get("wait") for arguments in controller.asked] == [None, 15, 15, 15]
+
+
+def test_what_happened_to_the_build_is_told_once_when_it_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    note = "goes on with 1 job(s) instead of 2: the compiler was killed"
+    controller = Controller(monkeypatch, [running("3/8"), running("0/5", note), running("2/5", note), DONE])
+    controller.run()
+    assert controller.lines[1:] == ["[vm1] 3/8", f"[vm1] {note}", "[vm1] 0/5", "[vm1] 2/5"]
 
 
 def test_whoever_waited_for_a_build_sees_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +99,7 @@ def test_a_host_that_stays_away_ends_the_waiting(monkeypatch: pytest.MonkeyPatch
     controller = Controller(monkeypatch, [running("1/8"), LOST])
     with pytest.raises(AnsibleConnectionFailure, match="No route to host"):
         controller.run()
-    assert 600 < controller.now - 1000 < 620
+    assert 600 < controller.now - 1000 < 640
 
 
 def test_connections_lost_now_and_then_do_not_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.cpufleet.vllm.plugins.module_utils._build_log import KINDS
+from ansible_collections.cpufleet.vllm.plugins.module_utils._build_failure import CODES as BUILD_CODES
 from ansible_collections.cpufleet.vllm.plugins.module_utils._journal_causes import CAUSES
 from ansible_collections.cpufleet.vllm.plugins.module_utils._platform_causes import CODES
 
@@ -113,8 +113,7 @@ def test_troubleshooting_has_every_code() -> None:
     plans = "\n".join(read(path) for path in REPOSITORY.glob("plugins/module_utils/_plan_*.py"))
     refusals = set(re.findall(r'\.refuse\(\s*"(\w+)"', plans))
     assert len(refusals) >= 8
-    kinds = {kind for kind, *_rest in KINDS} | {"killed", "unknown"}
-    wanted = refusals | kinds | set(CODES) | {known.code for known in CAUSES}
+    wanted = refusals | set(BUILD_CODES) | set(CODES) | {known.code for known in CAUSES}
     assert {code for code in wanted if f"`{code}`" not in page} == set()
 
 
