@@ -95,7 +95,8 @@ def test_mismatch_is_told_before_what_else_failed() -> None:
     refusals = {"https://a.example.com": Refusal("failed", "says: x"), URL: Refusal("mismatch", "has v1 at commit 2")}
     assert str(unfetched(wish("v1", COMMIT), refusals, 5, "the host")) == (
         f"Refused the source v1: it has to be commit {COMMIT}, but https://a.example.com says: x; {URL} has v1 at "
-        "commit 2. Correct the variables; where the commit is right, the tag was moved or a mirror serves something else."
+        "commit 2. Correct the variables; where the commit is right, the tag was moved or a mirror serves something "
+        "else."
     )
 
 
