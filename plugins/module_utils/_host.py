@@ -148,29 +148,34 @@ def _numa(root: Root) -> list[dict[str, Any]]:
 
 def _memory(root: Root, mounts: tuple[Mount, ...]) -> dict[str, Any]:
     info = memory.parse_meminfo(root.text("/proc/meminfo"))
-    bound = memory.bound_memory(info, _levels(root, mounts))
+    levels = _levels(root, mounts)
+    bound = memory.bound_memory(info, levels)
     return {
         "total_bytes": bound.total,
         "available_bytes": bound.available,
         "limit_bytes": bound.limit,
         "limit_source": bound.limit_source,
+        "swap_limit_bytes": memory.bound_swap(info, levels),
         "swap_total_bytes": info.swap_total,
         "swap_free_bytes": info.swap_free,
     }
 
 
 def _levels(root: Root, mounts: tuple[Mount, ...]) -> list[memory.CgroupLevel]:
+    # Limit, softer limit, usage, swap alone, memory and swap together.
     names = {
-        "all": ("memory.max", "memory.high", "memory.current"),
-        "memory": ("memory.limit_in_bytes", "", "memory.usage_in_bytes"),
+        "all": ("memory.max", "memory.high", "memory.current", "memory.swap.max", ""),
+        "memory": ("memory.limit_in_bytes", "", "memory.usage_in_bytes", "", "memory.memsw.limit_in_bytes"),
     }
     levels = []
     for place in memory.cgroup_places(root.text("/proc/self/cgroup"), mounts):
         if place.controller not in names:
             continue
-        limit, high, usage = (root.text(f"{place.folder}/{name}") if name else "" for name in names[place.controller])
-        source = f"cgroup v{place.version}: {place.folder}/{names[place.controller][0]}"
-        levels.append(memory.CgroupLevel(source, limit, high, usage, root.text(f"{place.folder}/memory.stat")))
+        wanted = names[place.controller]
+        limit, high, usage, swap, together = (root.text(f"{place.folder}/{name}") if name else "" for name in wanted)
+        source = f"cgroup v{place.version}: {place.folder}/{wanted[0]}"
+        stat = root.text(f"{place.folder}/memory.stat")
+        levels.append(memory.CgroupLevel(source, limit, high, usage, stat, swap, together))
     return levels
 
 

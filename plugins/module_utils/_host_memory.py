@@ -21,12 +21,15 @@ __all__ = (
     "MemoryBound",
     "SwapDevice",
     "bound_memory",
+    "bound_swap",
     "cgroup_places",
     "parse_meminfo",
     "parse_swaps",
 )
 
 KIB = 1024
+# What cgroup v1 says without a limit is near 2**63.
+UNLIMITED = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,18 @@ class CgroupPlace:
 
 @dataclass(frozen=True)
 class CgroupLevel:
-    """The texts of one cgroup folder; a missing file is an empty text."""
+    """The texts of one cgroup folder; a missing file is an empty text.
+
+    ``swap`` is memory.swap.max of v2, ``together`` is memory.memsw.limit_in_bytes of v1: memory and swap in one.
+    """
 
     source: str
     limit: str = ""
     high: str = ""
     usage: str = ""
     stat: str = ""
+    swap: str = ""
+    together: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,18 @@ def bound_memory(info: MemInfo, levels: Iterable[CgroupLevel]) -> MemoryBound:
             limit, source = bound, level.source
         available = min(available, max(0, bound - _working_set(level)))
     return MemoryBound(info.total, available, limit, source)
+
+
+def bound_swap(info: MemInfo, levels: Iterable[CgroupLevel]) -> int | None:
+    """Return how much swap this process may come to use, None where no cgroup limits it."""
+    found = []
+    for level in levels:
+        if level.swap.strip().isdecimal():
+            found.append(int(level.swap))
+        if level.together.strip().isdecimal() and int(level.together) < UNLIMITED:
+            memory = int(level.limit) if level.limit.strip().isdecimal() else info.total
+            found.append(max(0, int(level.together) - min(memory, info.total)))
+    return min(found, default=None)
 
 
 def parse_swaps(text: str) -> tuple[SwapDevice, ...]:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._isa import supports
@@ -22,6 +23,7 @@ __all__ = (
     "choose_torch",
     "job_bytes",
     "predict_minutes",
+    "swap_limit",
     "usable_memory",
 )
 
@@ -141,6 +143,12 @@ def usable_memory(host: dict[str, Any]) -> int:
     return min(total, int(limit)) if limit else total
 
 
+def swap_limit(host: dict[str, Any]) -> int:
+    """Return how much swap the host's control groups let us use; what is recorded without that has no limit."""
+    limit = host["memory"].get("swap_limit_bytes")
+    return sys.maxsize if limit is None else int(limit)
+
+
 def choose_jobs(
     host: dict[str, Any], source: dict[str, Any], swap: dict[str, Any], wishes: dict[str, Any], notes: Notes
 ) -> int:
@@ -148,7 +156,7 @@ def choose_jobs(
     need, cpus = job_bytes(source), int(host["cpu"]["usable_cpus"])
     memory, wish = int(host["memory"]["available_bytes"]), str(wishes["jobs"])
     wished = cpus if wish == "auto" else parse_count(wish, "vllm_source_build_jobs")
-    later = swap["free_bytes"] + swap["add_bytes"]
+    later = min(swap["free_bytes"] + swap["add_bytes"], swap_limit(host))
     fitting = (memory + later) // need
     figures = f"{human(memory)} of memory and {human(later)} of swap, {human(need)} a job, {cpus} CPU(s)"
     if fitting < 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import job_bytes, usable_memory
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import job_bytes, swap_limit, usable_memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_types import Situation
 from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, MIB, human
@@ -30,7 +30,10 @@ SWAP_STEP = 256 * MIB
 def choose_swap(
     host: dict[str, Any], source: dict[str, Any], wishes: dict[str, Any], builder: bool, notes: Notes
 ) -> dict[str, Any]:
-    """Return the size the swap file is to have, what that adds, and what swap is free already (bytes)."""
+    """Return the size the swap file is to have, what that adds, and what swap is free already (bytes).
+
+    ``host["swap_refused"]`` is why the swap role could add none, once it has tried.
+    """
     path, wish = str(wishes["swap_file"]), str(wishes["swap_size"])
     # zram lies in the memory that it would extend.
     disk_swap = [entry for entry in host["swap"] if entry["kind"] != "zram"]
@@ -38,17 +41,29 @@ def choose_swap(
     own = sum(round_up(entry["size_bytes"]) for entry in disk_swap if entry["path"] == path)
     others = sum(entry["size_bytes"] for entry in disk_swap if entry["path"] != path)
     free = sum(entry["size_bytes"] - entry["used_bytes"] for entry in disk_swap)
-    if wish != "auto":
+    if host.get("swap_refused"):
+        size = own
+        notes.because("swap", f"none is added: {host['swap_refused']}")
+    elif wish != "auto":
         size = parse_size(wish)
         notes.because("swap", f"{human(size)}: swap_size says so")
     else:
-        wanted = BASE_BYTES + (int(host["cpu"]["usable_cpus"]) * job_bytes(source) if builder else INSTALL_MEMORY)
-        lack = wanted - usable_memory(host) - others
-        size = max(own, -(-lack // SWAP_STEP) * SWAP_STEP if lack > 0 else 0)
-        work = "a build with every CPU" if builder else "installing"
-        notes.because("swap", f"{human(size)}: {work} wants {human(wanted)} of memory and swap")
+        size = auto_swap(host, source, {"own": own, "others": others}, builder, notes)
     kept = max(0, free - max(0, own - size))
     return {"path": path, "size_bytes": size, "add_bytes": max(0, size - own), "free_bytes": kept}
+
+
+def auto_swap(host: dict[str, Any], source: dict[str, Any], there: dict[str, int], builder: bool, notes: Notes) -> int:
+    """Return the size of a swap file that gives the work all the memory it wants, as far as swap may be used here."""
+    wanted = BASE_BYTES + (int(host["cpu"]["usable_cpus"]) * job_bytes(source) if builder else INSTALL_MEMORY)
+    lack = wanted - usable_memory(host) - there["others"]
+    limit = swap_limit(host)
+    useful = min(lack, max(0, limit - there["others"]))
+    size = max(there["own"], -(-useful // SWAP_STEP) * SWAP_STEP if useful > 0 else 0)
+    work = "a build with every CPU" if builder else "installing"
+    bound = f", and the control group lets {human(limit)} of swap be used" if useful < lack else ""
+    notes.because("swap", f"{human(size)}: {work} wants {human(wanted)} of memory and swap{bound}")
+    return size
 
 
 def disk_needs(here: Situation, swap: dict[str, Any], wheel: dict[str, Any]) -> dict[str, int]:

@@ -217,6 +217,10 @@ host:
           description: The file that sets RV(host.memory.limit_bytes).
           type: str
           returned: success
+        swap_limit_bytes:
+          description: How much swap the control groups let this process use, V(null) where they set no limit.
+          type: int
+          returned: success
         swap_total_bytes:
           description: C(SwapTotal), compressed memory included.
           type: int

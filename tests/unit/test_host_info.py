@@ -166,6 +166,21 @@ def test_memory_is_bounded_by_every_cgroup(name: str) -> None:
     assert MEMORY[name] == (found["available_bytes"], found["limit_bytes"], found["limit_source"])
 
 
+# How much swap the control groups let a process use; without an entry here all that there is.
+SWAP_LIMITS = {
+    "hybrid-limit-above-ram": 124 * GIB,
+    "v1-docker-limit-2g": GIB,
+    "v2-container-limit-4g": 0,
+    "v2-limit-in-parent": GIB,
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (FIXTURES / "memory").iterdir()))
+def test_swap_is_bounded_by_every_cgroup(name: str) -> None:
+    found = gather_host(str(FIXTURES / "memory" / name))["memory"]
+    assert found["swap_limit_bytes"] == SWAP_LIMITS.get(name)
+
+
 def test_cpu_quota_of_a_cgroup_bounds_the_usable_cpus() -> None:
     found = gather_host(str(FIXTURES / "memory" / "v1-docker-limit-2g"))["cpu"]
     assert found["quota_cpus"] == 1.5
@@ -236,20 +251,25 @@ def test_unit_of_a_process(cgroup: str, unit: str) -> None:
     assert unit_of_cgroup(cgroup) == unit
 
 
-@pytest.mark.parametrize(
-    ("answer", "version"),
-    [
-        ("12.2.0\n", "12.2.0"),
-        ("11.4.0\n", "11.4.0"),
-        ("14.2.0\n", "14.2.0"),
-        ("4.8.5\n", "4.8.5"),
-        ("12\n", "12"),
-        ("gcc: error: unrecognized option\n", ""),
-        ("", ""),
-    ],
-)
-def test_answers_of_dumpfullversion(answer: str, version: str) -> None:
-    assert probe.parse_dump_version(answer) == version
+COMPILERS = {
+    "centos-7": "4.8.5",
+    "clang-called-g++": "",
+    "debian-12": "12.2.0",
+    "debian-13-g++-14": "14.2.0",
+    "el8": "8.5.0",
+    "el9": "11.5.0",
+    "gcc-toolset-13": "13.3.1",
+    "major-alone": "12",  # what -dumpversion alone prints
+    "no-answer": "",
+    "ubuntu-22.04": "11.4.0",
+    "ubuntu-22.04-g++-12": "12.3.0",
+    "ubuntu-24.04": "13.3.0",
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (FIXTURES / "gcc_version").iterdir()))
+def test_every_answer_of_dumpfullversion(name: str) -> None:
+    assert probe.parse_dump_version(text("gcc_version", name)) == COMPILERS[name]
 
 
 @pytest.mark.parametrize(

@@ -302,6 +302,41 @@ def test_swap_auto_counts_the_memory_that_a_control_group_leaves() -> None:
     assert result["jobs"] == 2
 
 
+@pytest.mark.parametrize(
+    ("limit", "size_mib", "jobs", "said"),
+    [
+        (None, 2816, 2, ""),
+        (8 * GIB, 2816, 2, ""),
+        (GIB, 1024, 1, ", and the control group lets 1.0 GiB of swap be used"),
+        (0, 0, 1, ", and the control group lets 0 MiB of swap be used"),
+    ],
+)
+def test_swap_that_the_control_group_keeps_from_us_is_neither_made_nor_counted(
+    limit: int | None, size_mib: int, jobs: int, said: str
+) -> None:
+    result = plan(host(24, 2.0, memory__limit_bytes=2 * GIB, memory__swap_limit_bytes=limit))
+    assert (result["swap"]["size_bytes"] >> 20, result["jobs"]) == (size_mib, jobs)
+    assert reason(result, "swap").partition("of memory and swap")[2] == said
+
+
+def test_swap_of_others_and_an_explicit_size_count_within_the_limit_of_the_control_group_too() -> None:
+    partition = [{"path": "/dev/vdb1", "size_bytes": 8 * GIB, "used_bytes": 0, "kind": "partition"}]
+    small = {"memory__limit_bytes": GIB, "memory__swap_limit_bytes": GIB}
+    assert plan(host(24, 1.0, swap=partition, **small))["jobs"] == 1
+    assert plan(host(24, 1.0, **small), swap_size="8G")["jobs"] == 1
+
+
+def test_swap_that_the_kernel_refused_is_not_planned_with() -> None:
+    why = "The kernel refuses swap on /swapfile: Operation not permitted."
+    with_swap, without = plan(host(3.7, 3.3)), plan(host(3.7, 3.3, swap_refused=why))
+    assert (with_swap["swap"]["add_bytes"] > 0, with_swap["jobs"]) == (True, 2)
+    assert without["swap"] == {"path": "/swapfile", "size_bytes": 0, "add_bytes": 0, "free_bytes": 0}
+    assert (without["jobs"], reason(without, "swap")) == (1, f"none is added: {why}")
+    assert plan(host(3.7, 3.3, swap_refused=why), swap_size="8G")["jobs"] == 1
+    refused = plan(host(3.7, 1.5, swap_refused=why), swap_size="8G")["refused"]
+    assert [entry["code"] for entry in refused] == ["memory"]
+
+
 def test_zram_is_no_disk_swap() -> None:
     zram = [{"path": "/dev/zram0", "kind": "zram", "size_bytes": 8 * GIB, "used_bytes": 0}]
     assert plan(host(3.7, 3.3, swap=zram))["swap"] == plan(host(3.7, 3.3))["swap"]
