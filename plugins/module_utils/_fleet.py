@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Iterable
 
-from ansible_collections.cpufleet.vllm.plugins.module_utils._fleet_wheel import kind_of, known_wheel
+from ansible_collections.cpufleet.vllm.plugins.module_utils._fleet_wheel import kind_of, known_wheel, passed_over
 from ansible_collections.cpufleet.vllm.plugins.module_utils._isa import ISA_CLASSES, weakest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan import plan_host
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import suite_libc, version_key
@@ -109,6 +109,8 @@ def with_builder(fleet: Fleet, name: str, order: list[tuple[str, Plan]]) -> Plan
     builders = [candidate for candidate, _plan in order]
     told = Notes()
     told.because("builder", election(fleet, order))
+    for text in passed_over(fleet.hosts[name], built, fleet.store):
+        told.because("wheel", text)
     if name == builder:
         plan = {**built, "wheel": {**built["wheel"], "builders": builders}}
     else:

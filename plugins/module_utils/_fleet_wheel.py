@@ -11,12 +11,12 @@ from typing import Any
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._identity import digest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._isa import ISA_CLASSES, supports
-from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import NEWER_SUITES
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import NEWER_SUITES, NewerSuite
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_types import Situation
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_wheel import ISA_LIMIT, ONE_LIBRARY
 from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel_fit import misfits
 
-__all__ = ("host_with_suite", "kind_of", "known_wheel")
+__all__ = ("host_with_suite", "kind_of", "known_wheel", "passed_over")
 
 # Made for one host's surroundings; a wheel that has them serves the others as well.
 PATCHES = frozenset({"platform_patch", "config_patch"})
@@ -46,8 +46,17 @@ def known_wheel(here: Situation, plan: dict[str, Any], store: dict[str, dict[str
     for place, wheels in (("host", here.state.get("wheels") or {}), ("store", store.get("wheels") or {})):
         fitting = [manifest for manifest in wheels.values() if serves(manifest, here, plan, lowest)]
         for manifest in sorted(fitting, key=lambda one: preference(one, plan, served)):
-            return {"source": place, "identity": manifest["identity"], "inputs": manifest["inputs"]}
+            found = {"source": place, "identity": manifest["identity"], "inputs": manifest["inputs"]}
+            return {**found, "runtime": runtime_packages(here, plan, manifest)}
     return {}
+
+
+def runtime_packages(here: Situation, plan: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return ``suite`` and ``packages`` that bring the newer libc which the wheel needs; {} where the host's will do."""
+    newer = newer_suite(here)
+    if not newer or not misfits(here.host, plan["python"]["version"], manifest):
+        return {}
+    return {"suite": newer.suite, "packages": list(newer.runtime)}
 
 
 def in_use(here: Situation, release: dict[str, Any]) -> bool:
@@ -79,6 +88,16 @@ def serves(manifest: dict[str, Any], here: Situation, plan: dict[str, Any], lowe
     return enough and not onednn and not misfits(host_with_suite(here), plan["python"]["version"], manifest)
 
 
+def passed_over(here: Situation, plan: dict[str, Any], store: dict[str, dict[str, Any]]) -> list[str]:
+    """Return why wheels of the store that were made of the same source are not taken for the host."""
+    texts = []
+    for short, manifest in sorted((store.get("wheels") or {}).items()):
+        if same_source(manifest.get("inputs") or plan["wheel"]["inputs"]) == same_source(plan["wheel"]["inputs"]):
+            unmet = misfits(host_with_suite(here), plan["python"]["version"], manifest)
+            texts += [f"{short} in the store is not taken: {text}" for text in unmet]
+    return texts
+
+
 def offered_class(here: Situation) -> str:
     """Return the class that the host is to be served with, whatever its own compiler could build."""
     wish = str(here.wishes["isa_class"])
@@ -87,6 +106,11 @@ def offered_class(here: Situation) -> str:
 
 def host_with_suite(here: Situation) -> dict[str, Any]:
     """Return the host with the libc that it may take from its distribution's next release."""
-    place = (here.host["os"]["id"], here.host["os"]["version"])
-    newer = NEWER_SUITES.get(place) if here.wishes["allow_newer_suite"] else None
+    newer = newer_suite(here)
     return {**here.host, "libc": newer.libc} if newer else here.host
+
+
+def newer_suite(here: Situation) -> NewerSuite | None:
+    """Return the next release of the distribution, where its packages may be taken."""
+    place = (here.host["os"]["id"], here.host["os"]["version"])
+    return NEWER_SUITES.get(place) if here.wishes["allow_newer_suite"] else None

@@ -34,6 +34,16 @@ def fleet_table(plans: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
+def wheel_from(plan: dict[str, Any]) -> str:
+    """Return where the host's wheel comes from."""
+    source, builders = plan["wheel"]["source"], plan["wheel"]["builders"]
+    if source == "store":
+        return f"by {builders[0]}" if builders else "stored"
+    if not plan["serves"] and not plan["builder"]:
+        return "-"
+    return {"build": "compile", "host": "present"}.get(source, source)
+
+
 def row(name: str, plan: dict[str, Any]) -> tuple[str, ...]:
     """Return the cells of one host."""
     needed = sum(entry["needed"] for entry in plan["disk"])
@@ -43,7 +53,7 @@ def row(name: str, plan: dict[str, Any]) -> tuple[str, ...]:
         plan["python"]["version"] or "none",
         plan["compiler"]["version"] or "none",
         plan["torch"]["version"],
-        "compile" if plan["builder"] else "present",
+        wheel_from(plan),
         str(plan["jobs"] or "-"),
         f"+{human(plan['swap']['add_bytes'])}" if plan["swap"]["add_bytes"] else "-",
         human(needed) if needed else "-",

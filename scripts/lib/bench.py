@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import signal
@@ -40,6 +41,8 @@ SYSTEMD_FLAGS = (
     *("--shm-size", "1g"),
 )
 BOOTED = ("running", "degraded")
+# What a pretended /proc/cpuinfo has on top of a plain AVX2 CPU.
+PRETENDED_FLAGS = {"avx2": "", "avx512": " avx512f avx512bw avx512dq avx512vl avx512cd"}
 
 
 def fail(message: str) -> NoReturn:
@@ -156,6 +159,17 @@ def volumes(name: str) -> list[str]:
     ]
 
 
+def pretended_volumes(isa: str) -> list[str]:
+    """Return the volume that lets a host believe that its CPU is of class ``isa``, whatever this machine's is."""
+    folder = cache() / "cpuinfo"
+    folder.mkdir(exist_ok=True)
+    real = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    plain = re.sub(r" (?:avx512\w*|avx_vnni|amx\w*)\b", "", real)
+    pretended = re.sub(r"^(flags\s*:.*)$", rf"\1{PRETENDED_FLAGS[isa]}", plain, flags=re.MULTILINE)
+    (folder / isa).write_text(pretended, encoding="utf-8")
+    return [f"{folder / isa}:/proc/cpuinfo:ro"]
+
+
 def host_variables() -> dict[str, Any]:
     """Return the Ansible variables that every stand-in host gets."""
     python = image.python_version(image.name())
@@ -165,11 +179,14 @@ def host_variables() -> dict[str, Any]:
 def environment(scenario: str) -> dict[str, str]:
     """Return the variables that .config/molecule/config.yml reads, for ``scenario``."""
     prefix = os.environ.get("CPUFLEET_HOST_PREFIX", "cpufleet")
+    usual = volumes(f"{prefix}-{scenario}")
+    pretended = {isa: json.dumps([*usual, *pretended_volumes(isa)]) for isa in PRETENDED_FLAGS}
     return {
+        **{f"CPUFLEET_VOLUMES_{isa.upper()}": value for isa, value in pretended.items()},
         "CPUFLEET_IMAGE": image.name(),
         "CPUFLEET_HOST_PREFIX": prefix,
         "CPUFLEET_CACHE": str(cache()),
-        "CPUFLEET_VOLUMES": json.dumps(volumes(f"{prefix}-{scenario}")),
+        "CPUFLEET_VOLUMES": json.dumps(usual),
         "CPUFLEET_HOST_VARS": json.dumps(host_variables()),
     }
 

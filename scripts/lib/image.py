@@ -58,9 +58,9 @@ def python_version(image: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
-def ensure(cache: Path, as_root: Callable[..., list[str]]) -> None:
-    """Make the image available: present, pulled, or (for our own name) bootstrapped."""
-    image = name()
+def ensure(cache: Path, as_root: Callable[..., list[str]], other: str = "") -> None:
+    """Make the image, or the ``other`` one, available: present, pulled, or (for our own name) bootstrapped."""
+    image = other or name()
     if _succeeds(["docker", "image", "inspect", image]):
         return
     repository, _colon, tag = image.partition(":")

@@ -175,9 +175,19 @@ def test_a_wheel_of_the_store_is_taken_by_its_requirements() -> None:
         "source": "store",
         "identity": built["identity"],
         "inputs": built["inputs"],
+        "runtime": {},
         "builders": [],
         "built": False,
     }
+
+
+def test_a_host_takes_the_libc_that_a_wheel_needs_from_the_next_release_where_it_may() -> None:
+    built = manifest(planned({"a": situation(libc="2.41")})["a"], glibc="2.38")
+    wheel = planned({"a": situation()}, store=stored(built))["a"]["wheel"]
+    assert (wheel["source"], wheel["runtime"]) == (
+        "store",
+        {"suite": "trixie", "packages": ["libc6", "libstdc++6", "libgomp1"]},
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,6 +203,15 @@ def test_a_wheel_of_the_store_is_taken_by_its_requirements() -> None:
 def test_a_wheel_that_does_not_fit_is_not_taken(requires: dict[str, str], wishes: dict[str, Any]) -> None:
     built = manifest(planned({"a": situation()})["a"], **requires)
     assert builders(planned({"a": situation(wishes=wishes)}, store=stored(built))) == ["a"]
+
+
+def test_why_a_wheel_is_passed_over_is_told() -> None:
+    built = manifest(planned({"a": situation(libc="2.41")})["a"], glibc="2.38")
+    plans = planned({"a": situation(wishes={"allow_newer_suite": False})}, store=stored(built))
+    (why,) = [entry["text"] for entry in plans["a"]["reasons"] if entry["decision"] == "wheel"]
+    assert why.startswith(
+        f"{built['identity'][:12]} in the store is not taken: libc: the wheel needs GLIBC_2.38, this host has 2.36. "
+    )
 
 
 def test_a_wheel_below_what_the_weakest_host_offers_is_not_taken() -> None:

@@ -19,7 +19,16 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (REPOSITORY / "roles").iterdir() if path.is_dir())
 TYPES = {"str", "path", "int", "float", "bool", "list", "dict", "raw"}
 # What several roles and the playbooks read. Whoever reads one has to fall back to the same value.
-SHARED = ("vllm_version", "vllm_root", "vllm_user", "vllm_isa_class", "vllm_environment", "vllm_serial", "vllm_mirror")
+SHARED = (
+    "vllm_version",
+    "vllm_root",
+    "vllm_user",
+    "vllm_isa_class",
+    "vllm_environment",
+    "vllm_serial",
+    "vllm_mirror",
+    "vllm_wheel_store",
+)
 FALLBACK = re.compile(r"\b([a-z]\w*)\s*\|\s*default\(([^(),]*)(?:, true)?\)")
 
 

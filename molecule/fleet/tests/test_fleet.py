@@ -1,0 +1,120 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Four hosts, one wheel: counted on the hosts themselves, after the first builder was lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+ROOT = "/opt/vllm"
+MOLECULE = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
+REPOSITORY = Path(__file__).resolve().parents[3]
+LOST: dict[str, Any] = json.loads((MOLECULE / "lost.json").read_text())
+STORED = {
+    path.parent.name: json.loads(path.read_text()) for path in (MOLECULE / "store/wheels").glob("*/manifest.json")
+}
+
+
+def release(host: Any) -> dict[str, Any]:
+    """Return the manifest of the release that serves."""
+    deployment = json.loads(host.file(f"{ROOT}/current/manifest.json").content_string)
+    return json.loads(host.file(f"{ROOT}/releases/{deployment['release']}/manifest.json").content_string)
+
+
+def all_hosts(root: str = ROOT) -> dict[str, int]:
+    """Return the number of finished builds by host, over the whole fleet."""
+    command = f"grep -l '^Successfully built' {root}/wheels/*/build.log {root}/build/*/build.log*"
+    counts = {}
+    for name in LOST["hosts"]:
+        done = subprocess.run(
+            ["docker", "exec", name, "sh", "-c", command], capture_output=True, text=True, check=False
+        )
+        counts[name] = len(done.stdout.splitlines())
+    return counts
+
+
+def test_the_builder_was_lost_in_the_middle_and_the_second_one_finished() -> None:
+    assert LOST["compilers_when_it_died"] >= 1
+    assert LOST["builder"].endswith("-old-strong")
+    recap = {name.rpartition("fleet-")[2]: words for name, words in LOST["recap"].items()}
+    assert "unreachable=1" in recap["old-strong"]
+    for name in ("old-weak", "new-strong", "new-weak"):
+        assert "unreachable=0" in recap[name]
+        assert "failed=0" in recap[name]
+
+
+def test_exactly_one_build_was_finished_for_all_four() -> None:
+    counts = {name.rpartition("fleet-")[2]: count for name, count in all_hosts().items()}
+    assert counts == {"old-strong": 0, "old-weak": 1, "new-strong": 0, "new-weak": 0}
+
+
+def test_two_newer_hosts_by_themselves_compile_once() -> None:
+    counts = {name.rpartition("fleet-")[2]: count for name, count in all_hosts("/opt/newer").items()}
+    assert counts == {"old-strong": 0, "old-weak": 0, "new-strong": 1, "new-weak": 0}
+
+
+def test_every_host_has_the_same_wheel(host: Any) -> None:
+    assert len(STORED) == 1
+    ((short, manifest),) = STORED.items()
+    assert host.file(f"{ROOT}/wheels/{short}/{manifest['file']}").sha256 == manifest["sha256"]
+    assert release(host)["wheel"] == manifest["identity"]
+    assert manifest["isa"] == ["avx2"]
+    assert manifest["file"].endswith("-cp38-abi3-linux_x86_64.whl")
+
+
+def test_every_host_has_the_same_lock(host: Any) -> None:
+    locks = [json.loads(path.read_text()) for path in (MOLECULE / "store/locks").glob("*/manifest.json")]
+    assert [lock["sha256"] for lock in locks] == [release(host)["lock_sha256"]]
+    assert host.file(release(host)["lock"]).sha256 == locks[0]["sha256"]
+
+
+def test_the_wheel_is_imported_and_detected(host: Any) -> None:
+    python = f"{ROOT}/releases/{release(host)['id']}/venv/bin/python"
+    script = "import vllm._C; from vllm.platforms import current_platform as p; print(type(p).__name__, p.device_type)"
+    assert host.check_output(f"cd / && {python} -c %s", script).splitlines()[-1] == "CpuPlatform cpu"
+
+
+def test_it_answers(host: Any) -> None:
+    assert host.service("vllm").is_running
+    key = host.file(f"{ROOT}/secrets/api_key").content_string.strip()
+    question = {"role": "user", "content": "What is the capital of France?"}
+    body = json.dumps({"model": "smollm2", "messages": [question], "temperature": 0, "max_tokens": 12})
+    client = (
+        "import sys, urllib.request as u; body, key = sys.argv[1:]; "
+        "head = {'Authorization': 'Bearer ' + key, 'Content-Type': 'application/json'}; "
+        "r = u.Request('http://127.0.0.1:8000/v1/chat/completions', body.encode(), head); "
+        "print(u.urlopen(r, timeout=120).read().decode())"
+    )
+    answer = host.check_output("python3 -c %s %s %s", client, body, key)
+    assert "Paris" in json.loads(answer)["choices"][0]["message"]["content"]
+
+
+def test_a_host_that_only_received_has_no_build_set() -> None:
+    # The other hosts have built, or had begun to.
+    (name,) = [name for name in LOST["hosts"] if name.endswith("-new-weak")]
+    query = ["docker", "exec", name, "dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n"]
+    done = subprocess.run(query, capture_output=True, text=True, check=True)
+    installed = {line.split()[0] for line in done.stdout.splitlines() if line.endswith(" installed")}
+    assert "libgomp1" in installed
+    assert not installed & {"g++", "gcc", "libnuma-dev"}
+
+
+def test_a_wheel_of_the_newer_libc_is_refused_by_the_older_host_with_the_floor_named() -> None:
+    (wheel,) = (MOLECULE / "newer/wheels").glob("*/*.whl")
+    manifest = json.loads((wheel.parent / "manifest.json").read_text())
+    floor = manifest["requires"]["glibc"]
+    assert tuple(map(int, floor.split("."))) > (2, 36)
+    old = next(name for name in LOST["hosts"] if name.endswith("-old-weak"))
+    command = ["ansible-playbook", "-i", str(MOLECULE / "inventory"), "--limit", old, "playbooks/plan.yml"]
+    command += ["-e", "vllm_source_build_source=wheel", "-e", f"vllm_source_build_wheel={wheel}"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    text = re.sub(r"\s+", " ", done.stdout)
+    assert done.returncode != 0
+    assert f"libc: the wheel needs GLIBC_{floor}, this host has 2.36." in text
