@@ -19,7 +19,25 @@ __all__ = ("VARIABLES", "plan_basis", "plan_match")
 # The kernel keeps a little more or less for itself from one version to the next: that is no smaller machine.
 MEMORY_TOLERANCE = 0.02
 # Where a file lies does not matter, its digest does.
-BY_DIGEST = ("model", "sdist", "sha256", "onednn", "onednn_location", "torch_find_links")
+BY_DIGEST = (
+    "model",
+    "source",
+    "sdist",
+    "sha256",
+    "archive",
+    "archive_mirrors",
+    "git_urls",
+    "git_ref",
+    "git_commit",
+    "git_instead_of",
+    "onednn",
+    "onednn_location",
+    "onednn_sha256",
+    "acl",
+    "acl_location",
+    "acl_sha256",
+    "torch_find_links",
+)
 # The variable behind each of plan_wishes.
 VARIABLES = {
     "version": "vllm_version",
@@ -32,10 +50,21 @@ VARIABLES = {
     "torch_version": "torch_cpu_version",
     "torch_find_links": "torch_cpu_find_links",
     "resolve_as_of": "torch_cpu_resolve_as_of",
+    "source": "vllm_source_build_source",
     "sdist": "vllm_source_build_sdist",
+    "archive": "vllm_source_build_archive",
+    "archive_mirrors": "vllm_source_build_archive_mirrors",
+    "git_urls": "vllm_source_build_git_urls",
+    "git_ref": "vllm_source_build_git_ref",
+    "git_commit": "vllm_source_build_git_commit",
+    "git_instead_of": "vllm_source_build_git_instead_of",
     "sha256": "vllm_source_build_sha256",
     "onednn": "vllm_source_build_onednn",
     "onednn_location": "vllm_source_build_onednn_location",
+    "onednn_sha256": "vllm_source_build_onednn_sha256",
+    "acl": "vllm_source_build_acl",
+    "acl_location": "vllm_source_build_acl_location",
+    "acl_sha256": "vllm_source_build_acl_sha256",
     "jobs": "vllm_source_build_jobs",
     "platform_patch": "vllm_source_build_platform_patch",
     "known_fixes": "vllm_source_build_known_fixes",
