@@ -59,6 +59,7 @@ class SourceInfo:
     gcc_floor_hard: bool
     gcc_conditions: list[dict[str, Any]]
     onednn: dict[str, Any]
+    arm_compute: dict[str, Any]
     isa: dict[str, Any]
     detection: str | None
     suffix: str | None
@@ -101,6 +102,7 @@ def read_source(path: str) -> SourceInfo:
         "gcc_floor_hard": compiler["hard"],
         "gcc_conditions": compiler["conditions"],
         "onednn": build.onednn(reading),
+        "arm_compute": build.arm_compute(reading),
         "isa": build.isa(reading),
         "detection": runtime.detection(reading),
         "suffix": build.suffix(reading),

@@ -15,7 +15,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_cmake
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_python as python
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_reading import Reading
 
-__all__ = ("abi3", "compiler", "isa", "onednn", "rust", "suffix", "supported_pythons")
+__all__ = ("abi3", "arm_compute", "compiler", "isa", "onednn", "rust", "suffix", "supported_pythons")
 
 CPU_CMAKE = "cmake/cpu_extension.cmake"
 MAIN_CMAKE = "CMakeLists.txt"
@@ -99,12 +99,16 @@ def _lowest_without(commands: list[cmake.Command], kind: str, text: str) -> str 
 
 
 def onednn(reading: Reading) -> dict[str, Any]:
-    """Return where the oneDNN of an x86 build comes from, when one is fetched, and how to put another in its place."""
-    result: dict[str, Any] = {"repository": None, "tag": None, "condition": "never", "override": "X0"}
+    """Return where the oneDNN of a build comes from, when one is fetched, and how to put another in its place."""
+    arm: dict[str, Any] = {"repository": None, "tag": None}
+    result: dict[str, Any] = {"repository": None, "tag": None, "condition": "never", "override": "X0", "aarch64": arm}
     commands = reading.cmake(CPU_CMAKE)
     if not commands:
         return {**result, "condition": None, "override": None}
-    fetched = {name: _onednn_of(rehearse(reading, name)) for name in FLAGS}
+    on_arm = _fetched(rehearse_arm(reading), "onednn")
+    if on_arm is not None:
+        arm.update(repository=_after(on_arm, "GIT_REPOSITORY"), tag=_after(on_arm, "GIT_TAG"))
+    fetched = {name: _fetched(rehearse(reading, name), "onednn") for name in FLAGS}
     best = fetched["amx"]
     if best is None:
         if "dnnl" in rehearse(reading, "amx").links:
@@ -120,9 +124,25 @@ def onednn(reading: Reading) -> dict[str, Any]:
     return result
 
 
-def _onednn_of(rehearsal: cmake.Rehearsal) -> cmake.Command | None:
+def arm_compute(reading: Reading) -> dict[str, Any]:
+    """Return where the Arm Compute Library of an aarch64 build comes from, and how to put another in its place."""
+    used = "$ENV{ACL_ROOT_DIR}" in (reading.text(CPU_CMAKE) or "")
+    fetched = _fetched(rehearse_arm(reading), "arm_compute")
+    if fetched is None:
+        return {"repository": None, "tag": None, "override": "A1" if used else "A0"}
+    reading.saw("arm_compute", CPU_CMAKE, fetched.line)
+    return {"repository": _after(fetched, "GIT_REPOSITORY"), "tag": _after(fetched, "GIT_TAG"), "override": "A2"}
+
+
+def rehearse_arm(reading: Reading) -> cmake.Rehearsal:
+    """Walk through the CPU build file as a host with aarch64 would."""
+    arm = cmake.Rehearsal("asimd bf16", variables={"CMAKE_SYSTEM_PROCESSOR": "aarch64"})
+    return arm.run(reading.cmake(CPU_CMAKE))
+
+
+def _fetched(rehearsal: cmake.Rehearsal, name: str) -> cmake.Command | None:
     for command in rehearsal.declared:
-        if command.texts[0].lower() == "onednn" and "GIT_REPOSITORY" in command.texts:
+        if command.texts[0].lower() == name and "GIT_REPOSITORY" in command.texts:
             return command
     return None
 

@@ -162,7 +162,7 @@ class Rehearsal:
                 self.links.update(texts[2:])
         elif command.name == "message" and texts:
             self.messages.append((texts[0], " ".join(texts[1:]), command.line))
-        elif command.name == "fetchcontent_declare":
+        elif command.name in ("fetchcontent_declare", "fetchcontent_populate"):
             self.declared.append(Command(command.name, tuple(map(Argument, texts)), command.line))
         elif command.name in ("define_gpu_extension_target", "define_extension_target") and texts:
             self.targets[texts[0]] = command.line

@@ -101,13 +101,26 @@ source:
       sample: []
     onednn:
       description:
-        - The oneDNN of an x86_64 build, with C(repository), C(tag), C(condition) and C(override).
+        - The oneDNN of an x86_64 build, with C(repository), C(tag), C(condition) and C(override), and in C(aarch64)
+          repository and tag of such a build, null where it fetches none.
         - The condition is V(never), V(preinstalled), V(avx512) (AVX512 builds only) or V(always).
         - The override is V(X0) (nothing is fetched), V(X1) (it must be installed), V(X2) (by a CMake variable in a tool
           chain file or a git URL rewrite only) or V(X3) (by the environment variable
           E(FETCHCONTENT_SOURCE_DIR_ONEDNN)).
       type: dict
-      sample: {repository: "https://github.com/oneapi-src/oneDNN.git", tag: v3.6, condition: avx512, override: X2}
+      sample:
+        repository: https://github.com/oneapi-src/oneDNN.git
+        tag: v3.6
+        condition: avx512
+        override: X2
+        aarch64: {repository: null, tag: null}
+    arm_compute:
+      description:
+        - The Arm Compute Library of an aarch64 build, with C(repository), C(tag) and C(override).
+        - The override is V(A0) (the release knows none), V(A1) (a compiled one can be linked, none is by default) or
+          V(A2) (fetched and compiled, or compiled from the source that the environment variable E(ACL_ROOT_DIR) names).
+      type: dict
+      sample: {repository: "https://github.com/ARM-software/ComputeLibrary.git", tag: v52.6.0, override: A2}
     isa:
       description: How instruction sets are served on x86_64.
       type: dict
