@@ -20,6 +20,7 @@ __all__ = (
     "moved_packages",
     "refresh_command",
     "repair_command",
+    "replaced_packages",
     "simulate_command",
 )
 
@@ -93,6 +94,12 @@ def simulate_command(names: list[str], release: str) -> list[str]:
 def moved_packages(simulation: str) -> list[dict[str, str]]:
     """Return name, old and new version of each package that is there and would get another version."""
     return [{"name": name, "old": old, "new": new} for name, old, new in MOVED.findall(simulation)]
+
+
+def replaced_packages(names: list[str], simulation: str) -> list[str]:
+    """Return which of ``names`` apt would install, or install in another version."""
+    touched = set(re.findall(r"^Inst (\S+)", simulation, re.MULTILINE))
+    return [name for name in names if name in touched]
 
 
 def lock_held(output: str) -> bool:

@@ -13,7 +13,8 @@ version_added: "0.1.0"
 author:
   - The cpufleet maintainers (@cpufleet)
 description:
-  - Installs the packages that are missing, and nothing else. What is there is neither upgraded nor removed.
+  - Installs the packages that are missing, and nothing else. What is there is neither upgraded nor removed, unless
+    O(newer) asks for it.
   - Waits for a package manager that is at work (the first minutes of a fresh VM), finishes half-configured packages,
     refreshes stale package lists only when something has to be installed, and never asks a question.
   - The command lines are used, since the Python bindings that the core modules need are missing on small images,
@@ -56,6 +57,12 @@ options:
         they need in a newer version than the host has moves with them, and nothing else.
     type: str
     default: ""
+  newer:
+    description:
+      - Whether O(name) is to come in the version of O(target_release) where the host has an older one, as a libc that a
+        wheel needs.
+    type: bool
+    default: false
   lock_timeout:
     description: Seconds to wait for another package manager to finish.
     type: int
@@ -131,6 +138,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._packages import (
     moved_packages,
     refresh_command,
     repair_command,
+    replaced_packages,
     simulate_command,
 )
 
@@ -155,6 +163,7 @@ class Packages:
         self.unrefreshed = ""
         self.refreshed = False
         self.release: str = module.params["target_release"] if self.manager == "apt" else ""
+        self.newer = bool(module.params["newer"] and self.release)
 
     def missing(self, names: list[str]) -> list[str]:
         """Return which of ``names`` are not installed, in order."""
@@ -184,6 +193,17 @@ class Packages:
         status, refreshed = self.attempt(refresh_command(self.manager, self.wait))
         # One broken source of many does no harm; but where a package is not found, it is the cause.
         self.unrefreshed = refreshed if status else ""
+
+    def behind(self, names: list[str], check: bool) -> list[str]:
+        """Return which of ``names`` are missing or older than in the suite; all where check mode cannot know."""
+        command = simulate_command(names, self.release)
+        status, output = self.attempt(command)
+        if status and check:
+            return names
+        if status:
+            self.prepare()
+            output = self.run(command, fatal=True)
+        return replaced_packages(names, output)
 
     def unavailable(self, names: list[str], may_refresh: bool) -> list[str]:
         """Return which of ``names`` the package sources do not have; lists that name one may only be old."""
@@ -223,7 +243,7 @@ def bring(packages: Packages, wanted: list[str], check: bool) -> list[dict[str, 
     if not wanted or check:
         return []
     moved = packages.install(wanted)
-    still = packages.missing(wanted)
+    still = packages.behind(wanted, check) if packages.newer else packages.missing(wanted)
     if still:
         raise CpufleetError(
             f"Installed {', '.join(wanted)}, but {', '.join(still)} is still missing",
@@ -241,14 +261,16 @@ def main() -> None:
             "find": {"type": "list", "elements": "str", "default": []},
             "manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
             "target_release": {"type": "str", "default": ""},
+            "newer": {"type": "bool", "default": False},
             "lock_timeout": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
     )
     packages = Packages(module)
-    wanted = packages.missing(module.params["name"])
-    extra = packages.missing(module.params["optional"])
+    names = module.params["name"]
     try:
+        wanted = packages.behind(names, module.check_mode) if packages.newer else packages.missing(names)
+        extra = packages.missing(module.params["optional"])
         if wanted and extra and not module.check_mode:
             packages.prepare()
         unavailable = packages.unavailable(extra, may_refresh=not module.check_mode)

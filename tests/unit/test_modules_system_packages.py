@@ -25,12 +25,17 @@ for name; do grep -q "^$name installed" "$CPUFLEET_TEST/installed" || echo "no p
 MANAGER = """#!/bin/sh
 echo "$(basename "$0") $*" >> "$CPUFLEET_TEST/calls"
 env | grep -E '^(DEBIAN_FRONTEND|NEEDRESTART_|UCF_FORCE_CONFFOLD|LC_ALL)' | sort > "$CPUFLEET_TEST/env"
-case " $* " in *" -s "*|*" list "*)
+case " $* " in
+*" -s --target-release="*)
+  [ -f "$CPUFLEET_TEST/refreshed" ] || { echo "E: The value 'trixie' is invalid" >&2; exit 100; }
+  cat "$CPUFLEET_TEST/simulation"; exit 0;;
+*" -s "*|*" list "*)
   for word; do :; done
   [ -f "$CPUFLEET_TEST/refreshed" ] && lists=new || lists=old
   grep -qx "$word" "$CPUFLEET_TEST/known-$lists" && exit 0
   echo "E: Unable to locate package $word" >&2; exit 100;;
 esac
+case " $* " in *" install "*"libc6"*) : > "$CPUFLEET_TEST/simulation";; esac
 case " $* " in *" update "*|*" makecache "*) touch "$CPUFLEET_TEST/refreshed";; esac
 [ -f "$CPUFLEET_TEST/fails" ] && case "$*" in *" install "*) cat "$CPUFLEET_TEST/fails" >&2; exit 100;; esac
 installing=
@@ -168,3 +173,27 @@ def test_files_are_found_where_they_are(host: Host) -> None:
     found = result["found"]
     assert (found["env"], found["no-such-program"]) == ("/usr/bin/env", "")
     assert found["libc.so.6"].endswith("/libc.so.6") and Path(found["libc.so.6"]).exists()
+
+
+def test_a_newer_version_comes_from_the_suite_that_was_asked_for(host: Host) -> None:
+    (host.folder / "installed").write_text("libc6 installed \nlibgomp1 installed \n")
+    (host.folder / "simulation").write_text(
+        "Inst libc6 [2.36-9] (2.41-12 Debian:13/stable [amd64])\nInst libc-bin [2.36-9] (2.41-12 Debian:13/stable)\n"
+    )
+    newer = {"target_release": "trixie", "newer": True}
+    assert host.run("libc6", "libgomp1", **newer, check=True)["installed"] == ["libc6", "libgomp1"]
+    result = host.run("libc6", "libgomp1", **newer)
+    assert (result["changed"], result["installed"]) == (True, ["libc6"])
+    assert [entry["name"] for entry in result["moved"]] == ["libc6", "libc-bin"]
+    assert host.run("libc6", "libgomp1", **newer)["changed"] is False
+
+
+def test_an_older_version_is_good_enough_where_no_newer_one_was_asked_for(host: Host) -> None:
+    (host.folder / "installed").write_text("libc6 installed \n")
+    assert host.run("libc6", target_release="trixie")["changed"] is False
+
+
+def test_a_suite_that_the_sources_do_not_have_is_named(host: Host) -> None:
+    (host.folder / "apt-get").write_text("#!/bin/sh\necho \"E: The value 'trixie' is invalid\" >&2\nexit 100\n")
+    failed = host.run("libc6", target_release="trixie", newer=True)
+    assert failed["msg"].startswith("apt-get failed: E: The value 'trixie' is invalid")

@@ -20,6 +20,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._packages import (
     moved_packages,
     refresh_command,
     repair_command,
+    replaced_packages,
     simulate_command,
 )
 
@@ -139,3 +140,11 @@ def test_where_files_of_packages_lie() -> None:
 def test_whether_the_sources_have_a_package_is_asked_without_changing_anything() -> None:
     assert "-s" in knows_command("apt", "ccache")
     assert knows_command("dnf", "ccache") == ["dnf", "-q", "list", "--available", "ccache"]
+
+
+def test_what_a_newer_suite_replaces() -> None:
+    simulation = captured("newer-suite")
+    assert replaced_packages(["libc6", "libgomp1", "bash", "libstdc++6"], simulation) == [
+        name for name in ("libc6", "libgomp1", "libstdc++6") if f"Inst {name} " in simulation
+    ]
+    assert replaced_packages(["bash"], simulation) == []
