@@ -100,7 +100,8 @@ def read_safetensors(folder: str, names: list[str]) -> SafetensorsSize | None:
         return SafetensorsSize(total, 0, 0, complete=False)
     if missing:
         raise CpufleetError(
-            f"Cannot use the model in {folder}: {', '.join(missing)} of {len(wanted)} weight files are missing",
+            f"Cannot use the model in {folder}: of its {len(wanted)} weight files these are missing: "
+            f"{', '.join(missing)}",
             "Copy or fetch the whole model",
             path=folder,
             missing=missing,

@@ -18,6 +18,8 @@ DTYPE_BYTES = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
 # The name of a 4-bit format in config.json, to the name of the kernel family that serves it.
 PACKED_FORMATS = {"pack-quantized": "gptq", "int-quantized": "int8_w8a8"}
 WHOLE_MODEL_BITS = 16
+# Families whose inner layer is two matrices; all others have a third that gates.
+UNGATED = ("bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "mpt", "opt", "phi", "starcoder2")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +141,7 @@ def _layer_parameters(config: dict[str, Any], heads: int, kv_heads: int, head_si
     width = int(config.get("intermediate_size") or 4 * hidden)
     experts = _experts(config)
     if not experts:
-        linear = attention + 3 * hidden * width
+        linear = attention + (2 if str(config.get("model_type")) in UNGATED else 3) * hidden * width
         return layers * linear, layers * linear, layers * small
     expert = 3 * hidden * int(config.get("moe_intermediate_size") or width)
     shared_width = int(config.get("shared_expert_intermediate_size") or 0)

@@ -77,7 +77,8 @@ def _head_sizes(reading: Reading) -> list[int] | None:
     for path in HEADS:
         method = python.find_function(reading.python(path), "get_supported_head_sizes")
         lists = [node for node in ast.walk(method) if isinstance(node, ast.List)] if method else []
-        sizes = [entry.value for entry in lists[0].elts if isinstance(entry, ast.Constant)] if lists else []
+        values = [entry.value for entry in lists[0].elts if isinstance(entry, ast.Constant)] if lists else []
+        sizes = [value for value in values if isinstance(value, int)]
         if sizes and method is not None:
             reading.saw("head_sizes", path, method.lineno)
             break
