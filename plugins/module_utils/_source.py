@@ -58,6 +58,7 @@ class SourceInfo:
     gcc_floor: str | None
     gcc_floor_hard: bool
     gcc_conditions: list[dict[str, Any]]
+    cxx_standard: int | None
     onednn: dict[str, Any]
     arm_compute: dict[str, Any]
     isa: dict[str, Any]
@@ -101,6 +102,7 @@ def read_source(path: str) -> SourceInfo:
         "gcc_floor": compiler["floor"],
         "gcc_floor_hard": compiler["hard"],
         "gcc_conditions": compiler["conditions"],
+        "cxx_standard": build.cxx_standard(reading),
         "onednn": build.onednn(reading),
         "arm_compute": build.arm_compute(reading),
         "isa": build.isa(reading),

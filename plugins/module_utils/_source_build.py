@@ -15,7 +15,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_cmake
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_python as python
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_reading import Reading
 
-__all__ = ("abi3", "arm_compute", "compiler", "isa", "onednn", "rust", "suffix", "supported_pythons")
+__all__ = ("abi3", "arm_compute", "compiler", "cxx_standard", "isa", "onednn", "rust", "suffix", "supported_pythons")
 
 CPU_CMAKE = "cmake/cpu_extension.cmake"
 MAIN_CMAKE = "CMakeLists.txt"
@@ -87,6 +87,16 @@ def compiler(reading: Reading) -> dict[str, Any]:
         "hard": bool(worst and worst["hard"]),
         "conditions": conditions,
     }
+
+
+def cxx_standard(reading: Reading) -> int | None:
+    """Return the C++ standard that the CPU extensions are compiled for, None where CMake's own default does."""
+    for path in (CPU_CMAKE, MAIN_CMAKE):
+        for command in reading.cmake(path):
+            if command.name == "set" and command.texts[:1] == ["CMAKE_CXX_STANDARD"] and command.texts[1].isdecimal():
+                reading.saw("cxx_standard", path, command.line)
+                return int(command.texts[1])
+    return None
 
 
 def _lowest_without(commands: list[cmake.Command], kind: str, text: str) -> str | None:

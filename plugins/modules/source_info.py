@@ -99,6 +99,10 @@ source:
       type: list
       elements: dict
       sample: []
+    cxx_standard:
+      description: The C++ standard that the CPU extensions are compiled for, V(null) where none is set.
+      type: int
+      sample: 20
     onednn:
       description:
         - The oneDNN of an x86_64 build, with C(repository), C(tag), C(condition) and C(override), and in C(aarch64)
