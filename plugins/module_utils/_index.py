@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from urllib.parse import unquote, urlsplit
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 
-__all__ = ("Archive", "read_pylock")
+__all__ = ("Archive", "IndexedWheel", "read_pylock", "read_pylock_wheels")
 
 SDIST = re.compile(r"^sdist = \{(?P<body>.*)\}\s*$", re.MULTILINE)
 FIELD = {
@@ -26,6 +27,16 @@ FIELD = {
 class Archive:
     """A source distribution on an index; ``upload_time`` is ISO 8601 or empty."""
 
+    url: str
+    sha256: str
+    upload_time: str
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexedWheel:
+    """A wheel on an index; ``upload_time`` and ``sha256`` are empty where the index does not tell."""
+
+    file: str
     url: str
     sha256: str
     upload_time: str
@@ -52,3 +63,15 @@ def read_pylock(text: str, version: str) -> Archive:
         )
     upload = found["upload_time"]
     return Archive(url[1], sha256[1], upload[1] if upload else "")
+
+
+def read_pylock_wheels(text: str) -> list[IndexedWheel]:
+    """Return the wheels named in ``text``, of one package, in its order; each begins with its address."""
+    found = []
+    for entry in re.split(r"(?=\burl = \")", text)[1:]:
+        fields = {name: pattern.search(entry) for name, pattern in FIELD.items()}
+        values = {name: match[1] if match else "" for name, match in fields.items()}
+        file = unquote(urlsplit(values["url"]).path.rpartition("/")[2])
+        if file.endswith(".whl"):
+            found.append(IndexedWheel(file, **values))
+    return found
