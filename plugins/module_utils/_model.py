@@ -11,11 +11,12 @@ import dataclasses
 import os
 from typing import Any
 
+from ansible_collections.cpufleet.vllm.plugins.module_utils._model_shape import DTYPE_BYTES, kv_elements
+
 __all__ = ("ModelInfo", "describe_model", "kv_bytes_per_token")
 
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
-DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,12 +36,7 @@ class ModelInfo:
 
 def kv_bytes_per_token(config: dict[str, Any], element_bytes: int = 2) -> int:
     """Return the bytes one token occupies in the KV cache: key and value, every layer, ``element_bytes`` an element."""
-    layers = int(config.get("num_hidden_layers") or 0)
-    heads = int(config.get("num_attention_heads") or 0)
-    hidden = int(config.get("hidden_size") or 0)
-    head_size = int(config.get("head_dim") or (hidden // heads if heads else 0))
-    kv_heads = int(config.get("num_key_value_heads") or heads)
-    return 2 * layers * kv_heads * head_size * element_bytes
+    return kv_elements(config) * element_bytes
 
 
 def describe_model(
