@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the cpufleet.vllm collection and may change at any time.
 
-"""Another oneDNN than a vLLM tree would fetch: where it is, which version, and the digest of its bytes."""
+"""Another oneDNN or Arm Compute Library than a vLLM tree would fetch: where, which version, the digest of its bytes."""
 
 from __future__ import annotations
 
@@ -13,27 +13,51 @@ from typing import Any, Iterable
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 
-__all__ = ("as_git", "described", "folder_digest", "onednn_version")
+__all__ = ("LIBRARIES", "as_address", "described", "folder_digest", "library_version")
 
 REPOSITORY = re.compile(r"(?:(?:https?|ssh|git|file)://|[\w.-]+@[\w.-]+:)")
-VERSION = re.compile(r"set\s*\(\s*PROJECT_VERSION\s+\"?([\d.]+)\"?\s*\)", re.IGNORECASE)
+ARCHIVE = re.compile(r"https?://[^?#]*\.(?:tar\.\w+|tgz|txz)$")
+# Name, how its top CMakeLists.txt tells the version, and what that is called.
+LIBRARIES = {
+    "onednn": (
+        "oneDNN",
+        re.compile(r"set\s*\(\s*PROJECT_VERSION\s+\"?([\d.]+)\"?\s*\)", re.IGNORECASE),
+        "PROJECT_VERSION",
+    ),
+    "acl": (
+        "the Arm Compute Library",
+        re.compile(r"project\s*\(\s*ArmCompute\s+VERSION\s+([\d.]+)", re.IGNORECASE),
+        "project(ArmCompute VERSION ...)",
+    ),
+}
 
 
-def as_git(source: str) -> dict[str, Any]:
-    """Return the description of a git address with an optional ``#tag``; {} where ``source`` is a path."""
+def as_address(source: str, sha256: str, library: str) -> dict[str, Any]:
+    """Return the description of an archive's address or of a git address with an optional ``#tag``.
+
+    {} where ``source`` is a path. Nobody is asked.
+    """
+    if ARCHIVE.match(source):
+        if not sha256:
+            raise CpufleetError(
+                f"Cannot verify {source}: an archive that is downloaded needs a digest",
+                f"Set vllm_source_build_{library}_sha256 to its SHA-256",
+            )
+        return {**described("archive", "", "", sha256), "url": source}
     if not REPOSITORY.match(source):
         return {}
     url, _mark, tag = source.partition("#")
-    return {"kind": "git", "url": url, "tag": tag, "path": "", "version": "", "sha256": ""}
+    return {**described("git", "", "", ""), "url": url, "tag": tag}
 
 
-def onednn_version(cmake: str, path: str) -> str:
-    """Return the version that oneDNN's top CMakeLists.txt sets."""
-    match = VERSION.search(cmake)
+def library_version(cmake: str, path: str, library: str) -> str:
+    """Return the version that the library's top CMakeLists.txt sets."""
+    name, version, called = LIBRARIES[library]
+    match = version.search(cmake)
     if not match:
         raise CpufleetError(
-            f"{path} is no source of oneDNN: its CMakeLists.txt sets no PROJECT_VERSION",
-            "Point vllm_source_build_onednn at an unpacked oneDNN source, at its archive, or at a git address",
+            f"{path} is no source of {name}: its CMakeLists.txt sets no {called}",
+            f"Point vllm_source_build_{library} at an unpacked source of it, at its archive, or at a git address",
             path=path,
         )
     return match[1]
@@ -46,5 +70,5 @@ def folder_digest(files: Iterable[tuple[str, str]]) -> str:
 
 
 def described(kind: str, path: str, version: str, sha256: str) -> dict[str, Any]:
-    """Return the description of a folder or an archive."""
+    """Return the description of a source."""
     return {"kind": kind, "url": "", "tag": "", "path": path, "version": version, "sha256": sha256}

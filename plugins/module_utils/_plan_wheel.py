@@ -32,6 +32,8 @@ TARGET_SWITCHES: dict[str, dict[str, str]] = {
         "VLLM_CPU_AMXBF16": "1",
     },
 }
+ARM = "neon"
+NO_LIBRARY: dict[str, Any] = {"used": False, "record": "", "override": "", "given": {}, "repository": "", "ref": ""}
 # The strongest class whose instructions such a build takes over from its host's CPU; no switch leaves them out.
 TAKEN_IN = {"I0": "avx512_bf16", "I1": "avx512_bf16", "I2": "amx", "I3": "amx"}
 
@@ -98,20 +100,33 @@ def check_target(
 def choose_onednn(source: dict[str, Any], archive: dict[str, Any], isa: list[str], notes: Notes) -> dict[str, Any]:
     """Return whether the build takes oneDNN, what the wheel's identity says of it, and how the tree takes another one.
 
-    ``archive["onednn"]`` describes what vllm_source_build_onednn names; {} leaves the choice to the tree.
+    ``archive["onednn"]`` and ``archive["acl"]`` describe what the user names; {} leaves the choice to the tree. The Arm
+    Compute Library (``acl``) goes with the oneDNN of an aarch64 build.
     """
-    pinned = source["onednn"] or {}
-    tag, given = str(pinned.get("tag") or ""), archive.get("onednn") or {}
-    if not tag or not any(takes_onednn(source, one) for one in isa):
-        return {"used": False, "record": "", "override": "", "given": {}}
-    record = tag
-    if given.get("kind") == "git":
-        record = str(given["tag"] or tag)
-    elif given:
-        record = f"v{given['version']} sha256:{given['sha256']}"
+    arm, pinned = any(one.startswith(ARM) for one in isa), source["onednn"] or {}
+    own = (pinned.get("aarch64") or {}) if arm else pinned
+    if not own.get("tag") or not any(takes_onednn(source, one) for one in isa):
+        return {**NO_LIBRARY, "acl": NO_LIBRARY}
+    chosen = library("onednn", {**own, "override": pinned["override"]}, archive, notes)
+    of_arm = source.get("arm_compute") or {}
+    if not arm or of_arm.get("override") != "A2":
+        return {**chosen, "acl": NO_LIBRARY}
+    acl = library("acl", of_arm, archive, notes)
+    return {**chosen, "record": f"{chosen['record']} acl {acl['record']}", "acl": acl}
+
+
+def library(name: str, own: dict[str, Any], archive: dict[str, Any], notes: Notes) -> dict[str, Any]:
+    """Return which source of a library is compiled: ``own`` as the release names it, or what the user names."""
+    tag, given = str(own["tag"]), archive.get(name) or {}
+    ref = str(given.get("tag") or tag)
+    record = ref
+    if given and given["kind"] != "git":
+        version = f"v{given['version']} " if given["version"] else ""
+        record = f"{version}sha256:{given['sha256']}"
     if given:
-        notes.because("onednn", f"{record}: vllm_source_build_onednn says so; the release's own is {tag}")
-    return {"used": True, "record": record, "override": str(pinned["override"]), "given": given}
+        notes.because(name, f"{record}: vllm_source_build_{name} says so; the release's own is {tag}")
+    place = {"repository": str(own.get("repository") or ""), "ref": ref}
+    return {"used": True, "record": record, "override": str(own["override"]), "given": given, **place}
 
 
 def takes_onednn(source: dict[str, Any], isa: str) -> bool:

@@ -8,22 +8,32 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: onednn_info
-short_description: Describe a source of oneDNN for a vLLM build
+short_description: Describe a source of oneDNN or of the Arm Compute Library for a vLLM build
 version_added: "0.1.0"
 author:
   - The cpufleet maintainers (@cpufleet)
 description:
-  - Tells the version and the digest of the oneDNN source that a vLLM build is to take instead of the one it would
+  - Tells the version and the digest of the library's source that a vLLM build is to take instead of the one it would
     clone, so that both can be part of the wheel's identity.
+  - Addresses are told apart and not asked.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes.info
 options:
   source:
     description:
-      - An unpacked oneDNN source, an archive of one (any that Python's tarfile reads), or a git address, with C(#tag)
-        behind it where it is not to be the tag that the release pins.
+      - An unpacked source, an archive of one (any that Python's tarfile reads) as a path or an address, or a git
+        address, with C(#tag) behind it where it is not to be the tag that the release pins.
     type: path
     required: true
+  library:
+    description: Which library it is, V(onednn) or V(acl) (the Arm Compute Library).
+    type: str
+    choices: [onednn, acl]
+    default: onednn
+  sha256:
+    description: The digest that the archive must have. Needed for an archive's address.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -42,16 +52,16 @@ onednn:
       description: V(folder), V(archive) or V(git).
       type: str
     path:
-      description: The folder or archive; empty for git.
+      description: The folder or archive; empty for an address.
       type: str
     url:
-      description: The git address; empty for the others.
+      description: The address of the repository or archive; empty for what is here.
       type: str
     tag:
       description: The tag behind the git address, empty where there is none.
       type: str
     version:
-      description: The version of oneDNN; empty for git, which is not asked.
+      description: The version of the library; empty for an address, which is not asked.
       type: str
     sha256:
       description: The digest of the archive, or of the names and contents in the folder; empty for git.
@@ -66,27 +76,37 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_text, sha256_file
 from ansible_collections.cpufleet.vllm.plugins.module_utils._onednn import (
-    as_git,
+    LIBRARIES,
+    as_address,
     described,
     folder_digest,
-    onednn_version,
+    library_version,
 )
 
 TOP = "CMakeLists.txt"
 
 
-def describe(source: str) -> dict[str, Any]:
+def describe(source: str, library: str, sha256: str) -> dict[str, Any]:
     """Return the description of ``source``."""
-    found = as_git(source)
+    found = as_address(source, sha256, library)
     if found:
         return found
     path = os.path.abspath(source)
     if os.path.isdir(path):
-        version = onednn_version(read_text(os.path.join(path, TOP), default=""), path)
+        version = library_version(read_text(os.path.join(path, TOP), default=""), path, library)
         return described("folder", path, version, folder_digest(contents(path)))
-    if os.path.isfile(path):
-        return described("archive", path, onednn_version(top_file(path), path), sha256_file(path))
-    raise CpufleetError(f"There is no oneDNN source at {path}", "Check vllm_source_build_onednn", path=path)
+    if not os.path.isfile(path):
+        raise CpufleetError(
+            f"There is no source of {LIBRARIES[library][0]} at {path}", f"Check vllm_source_build_{library}", path=path
+        )
+    digest = sha256_file(path)
+    if sha256 not in ("", digest):
+        raise CpufleetError(
+            f"Refused {path}: its SHA-256 is {digest}, expected {sha256}",
+            f"Correct vllm_source_build_{library}_sha256 or the file",
+            path=path,
+        )
+    return described("archive", path, library_version(top_file(path), path, library), digest)
 
 
 def contents(folder: str) -> list[tuple[str, str]]:
@@ -116,9 +136,16 @@ def top_file(path: str) -> str:
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec={"source": {"type": "path", "required": True}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={
+            "source": {"type": "path", "required": True},
+            "library": {"type": "str", "default": "onednn", "choices": ["onednn", "acl"]},
+            "sha256": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
     try:
-        found = describe(module.params["source"])
+        found = describe(module.params["source"], module.params["library"], module.params["sha256"])
     except CpufleetError as error:
         module.fail_json(msg=str(error), **error.details)
     module.exit_json(changed=False, onednn=found)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Another oneDNN, from every kind of place, ends as one folder that the build is told of in the tree's own way."""
+"""oneDNN and the Arm Compute Library, from every kind of place, end as folders that the build is told of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.cpufleet.vllm.plugins.module_utils._io import sha256_file
 
+from tests.support.file_server import serving_files
+from tests.support.git_server import dead_port, make_repository, serving
 from tests.support.run_module import run_module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -63,14 +66,15 @@ def packed(source: Path) -> Path:
     return path
 
 
-def repository(source: Path, tag: str) -> str:
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"], ["tag", tag]):
-        identity = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
-        subprocess.run(["git", "-C", str(source), *identity, *words], check=True)
-    return f"file://{source}"
+def given(path: str | Path, library: str = "onednn", sha256: str = "") -> dict[str, Any]:
+    return dict(run_module("onednn_info", source=str(path), library=library, sha256=sha256)["onednn"])
 
 
-def stage(tmp_path: Path, given: dict[str, Any], location: str, override: str, record: str = "") -> dict[str, Any]:
+def chosen(ref: str = "", override: str = "X3", **more: Any) -> dict[str, Any]:
+    return {"used": True, "record": "", "override": override, "given": {}, "repository": "", "ref": ref, **more}
+
+
+def stage(tmp_path: Path, onednn: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Run the role's tasks as the build does; return what the build would be told, and how much changed."""
     for name in ("root/build/0123456789ab", "cache"):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
@@ -79,14 +83,14 @@ def stage(tmp_path: Path, given: dict[str, Any], location: str, override: str, r
     variables = {
         "ansible_python_interpreter": sys.executable,
         "vllm_source_build_root": str(tmp_path / "root"),
-        "vllm_source_build_onednn_location": location,
         "plan_archive": {"cache": str(tmp_path / "cache")},
         "plan_result": {
             "wheel": {"identity": "0123456789ab" + "0" * 52},
-            "onednn": {"used": True, "record": record, "override": override, "given": given},
+            "onednn": {"acl": {**chosen(), "used": False}, **onednn},
         },
         "torch_cpu_release": {"download": {}},
         "told": str(told),
+        **more,
     }
     play = tmp_path / "play.json"
     play.write_text(json.dumps(PLAY))
@@ -97,24 +101,67 @@ def stage(tmp_path: Path, given: dict[str, Any], location: str, override: str, r
     return {**json.loads(told.read_text()), "changed": done.stdout.split("changed=")[-1].split()[0]}
 
 
+def built(tmp_path: Path, library: str = "onednn") -> Path:
+    return tmp_path / "root/build/0123456789ab" / library
+
+
 @pytest.mark.parametrize("location", ["controller", "host"])
-@pytest.mark.parametrize("kind", ["folder", "archive"])
+@pytest.mark.parametrize("kind", ["folder", "archive", "address"])
 def test_a_folder_or_an_archive(kind: str, location: str, source: Path, tmp_path: Path) -> None:
-    path = source if kind == "folder" else packed(source)
-    given = run_module("onednn_info", source=str(path))["onednn"]
-    told = stage(tmp_path, given, location, "X3")
-    folder = Path(told["FETCHCONTENT_SOURCE_DIR_ONEDNN"])
-    assert folder == (source if (kind, location) == ("folder", "host") else tmp_path / "root/build/0123456789ab/onednn")
-    assert (folder / "CMakeLists.txt").read_text() == CMAKE
-    assert (folder / "src/a.cpp").exists()
-    assert stage(tmp_path, given, location, "X3")["changed"] == "1"  # the test's own file
+    more: dict[str, Any] = {"vllm_source_build_onednn_location": location}
+    with serving_files() as server:
+        if kind == "address":
+            server.files["onednn.tar.xz"] = packed(source).read_bytes()
+            server.faults = ["cut"]
+            found = given(server.url("onednn.tar.xz"), sha256=sha256_file(str(packed(source))))
+        else:
+            found = given(source if kind == "folder" else packed(source))
+        told = stage(tmp_path, chosen(given=found), **more)
+        folder = Path(told["FETCHCONTENT_SOURCE_DIR_ONEDNN"])
+        assert folder == (source if (kind, location) == ("folder", "host") else built(tmp_path))
+        assert (folder / "CMakeLists.txt").read_text() == CMAKE
+        assert (folder / "src/a.cpp").exists()
+        assert stage(tmp_path, chosen(given=found), **more)["changed"] == "1"  # the test's own file
+        assert len(server.asked) == (2 if kind == "address" else 0)
 
 
-def test_git_by_its_tag_and_the_toolchain_file_of_old_releases(source: Path, tmp_path: Path) -> None:
-    given = run_module("onednn_info", source=repository(source, "v3.9"))["onednn"]
-    told = stage(tmp_path, given, "controller", "X2", record="v3.9")
-    folder = tmp_path / "root/build/0123456789ab/onednn"
-    assert (folder / "CMakeLists.txt").read_text() == CMAKE
+@pytest.mark.parametrize("named", [True, False])
+def test_git_by_its_tag_and_the_toolchain_file_of_old_releases(named: bool, source: Path, tmp_path: Path) -> None:
+    make_repository(source, tmp_path / "served/onednn.git", "v3.9")
+    with serving(tmp_path / "served") as server:
+        server.cuts = 1
+        url = server.url("onednn.git")
+        # Without a word of the user it is the repository that the release names.
+        one = chosen("v3.9", "X2", **({"given": given(url)} if named else {"repository": url}))
+        told = stage(tmp_path, one)
+        assert server.was_cut == 1
+    assert (built(tmp_path) / "CMakeLists.txt").read_text() == CMAKE
+    assert not (built(tmp_path) / ".git").exists()
     assert Path(told["CMAKE_TOOLCHAIN_FILE"]).read_text() == (
-        f'set(FETCHCONTENT_SOURCE_DIR_ONEDNN "{folder}" CACHE PATH "")\n'
+        f'set(FETCHCONTENT_SOURCE_DIR_ONEDNN "{built(tmp_path)}" CACHE PATH "")\n'
     )
+
+
+def test_commit_from_a_mirror_and_the_arm_compute_library(source: Path, tmp_path: Path) -> None:
+    commit = make_repository(source, tmp_path / "served/onednn.git", "v3.9")
+    with serving(tmp_path / "served") as server:
+        acl = {**chosen("v52.6.0"), "repository": "https://code.invalid/arm/onednn.git"}
+        make_repository(source, tmp_path / "served/arm/onednn.git", "v52.6.0")
+        told = stage(
+            tmp_path,
+            chosen(commit, repository=f"http://127.0.0.1:{dead_port()}/onednn.git", acl=acl),
+            vllm_source_build_onednn_mirrors=[server.url("onednn.git")],
+            vllm_source_build_git_instead_of={"https://code.invalid/": server.url("")},
+        )
+    assert told["ACL_ROOT_DIR"] == str(built(tmp_path, "acl"))
+    assert (built(tmp_path, "acl") / "CMakeLists.txt").read_text() == CMAKE
+    assert told["FETCHCONTENT_SOURCE_DIR_ONEDNN"] == str(built(tmp_path))
+    assert (built(tmp_path) / "src/a.cpp").exists()
+
+
+def test_folder_of_the_arm_compute_library_is_not_built_in(source: Path, tmp_path: Path) -> None:
+    (source / "CMakeLists.txt").write_text("project(ArmCompute VERSION 52.6.0)\n")
+    acl = {**chosen("v52.6.0"), "given": given(source, "acl")}
+    told = stage(tmp_path, {**chosen(), "used": False, "acl": acl}, vllm_source_build_acl_location="host")
+    assert told["ACL_ROOT_DIR"] == str(built(tmp_path, "acl"))
+    assert (built(tmp_path, "acl") / "src/a.cpp").exists()

@@ -62,13 +62,43 @@ def test_a_git_address_is_not_asked(source: str, url: str, tag: str) -> None:
     assert found == {"kind": "git", "url": url, "tag": tag, "path": "", "version": "", "sha256": ""}
 
 
+def test_the_address_of_an_archive_needs_a_digest() -> None:
+    url, sha256 = "https://files.example.com/v3.10.tar.gz", "ab" * 32
+    found = run_module("onednn_info", source=url, sha256=sha256)["onednn"]
+    assert found == {"kind": "archive", "url": url, "tag": "", "path": "", "version": "", "sha256": sha256}
+    assert run_module("onednn_info", source=url, library="acl")["msg"] == (
+        f"Cannot verify {url}: an archive that is downloaded needs a digest. "
+        "Set vllm_source_build_acl_sha256 to its SHA-256."
+    )
+
+
+def test_the_arm_compute_library_is_told_by_its_own_words(tmp_path: Path) -> None:
+    root = tmp_path / "acl"
+    root.mkdir()
+    (root / "CMakeLists.txt").write_text("project(\n  ArmCompute\n  VERSION 52.6.0\n  LANGUAGES CXX\n)\n")
+    assert run_module("onednn_info", source=str(root), library="acl")["onednn"]["version"] == "52.6.0"
+    (root / "CMakeLists.txt").write_text(CMAKE)
+    assert run_module("onednn_info", source=str(root), library="acl")["msg"].startswith(
+        f"{root} is no source of the Arm Compute Library: its CMakeLists.txt sets no project(ArmCompute VERSION ...). "
+    )
+
+
+def test_an_archive_with_another_digest_is_refused(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "onednn.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folder, arcname=folder.name)
+    message = run_module("onednn_info", source=str(path), sha256="0" * 64)["msg"]
+    assert message.startswith(f"Refused {path}: its SHA-256 is ")
+    assert message.endswith(f"expected {'0' * 64}. Correct vllm_source_build_onednn_sha256 or the file.")
+
+
 def test_what_is_no_onednn_is_refused(folder: Path, tmp_path: Path) -> None:
     missing = run_module("onednn_info", source=str(tmp_path / "none"))
-    assert missing["msg"] == f"There is no oneDNN source at {tmp_path}/none. Check vllm_source_build_onednn."
+    assert missing["msg"] == f"There is no source of oneDNN at {tmp_path}/none. Check vllm_source_build_onednn."
     (folder / "CMakeLists.txt").write_text("project(x)\n")
     assert run_module("onednn_info", source=str(folder))["msg"] == (
         f"{folder} is no source of oneDNN: its CMakeLists.txt sets no PROJECT_VERSION. "
-        "Point vllm_source_build_onednn at an unpacked oneDNN source, at its archive, or at a git address."
+        "Point vllm_source_build_onednn at an unpacked source of it, at its archive, or at a git address."
     )
     torn = tmp_path / "torn.tar.gz"
     torn.write_bytes(b"no archive")

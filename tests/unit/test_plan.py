@@ -19,7 +19,9 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._isa import isa_clas
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan import plan_host
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import in_range
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import paired_compilers, version_key
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_types import Situation
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_wheel import choose_onednn
 
 FIXTURES = Path(__file__).parent / "fixtures" / "plan"
 GIB = 1 << 30
@@ -560,6 +562,24 @@ GIT = {
 }
 
 
+NO_LIBRARY = {"used": False, "record": "", "override": "", "given": {}, "repository": "", "ref": ""}
+ARM_COMMIT = "9c5be1cc59e368aebf0909e6cf20f981ea61462a"
+
+
+def test_aarch64_has_a_onednn_of_its_own_and_the_arm_compute_library() -> None:
+    source = read("source-0.28.0")
+    source["onednn"]["aarch64"] = {"repository": "https://a.example.com/oneDNN.git", "tag": ARM_COMMIT}
+    source["arm_compute"] = {"repository": "https://a.example.com/acl.git", "tag": "v52.6.0", "override": "A2"}
+    given = {**FOLDER, "path": "/srv/acl", "version": "52.2.0"}
+    chosen = choose_onednn(source, {"acl": given}, ["neon"], Notes())
+    assert chosen["record"] == f"{ARM_COMMIT} acl v52.2.0 sha256:{'ab' * 32}"
+    assert (chosen["ref"], chosen["override"], chosen["acl"]["ref"]) == (ARM_COMMIT, "X3", "v52.6.0")
+    assert choose_onednn(source, {}, ["neon_bf16"], Notes())["record"] == f"{ARM_COMMIT} acl v52.6.0"
+    # x86 builds of the same release take no notice of it, and releases before fetch no oneDNN there.
+    assert choose_onednn(source, {"acl": given}, ["amx"], Notes())["record"] == "v3.13"
+    assert choose_onednn(read("source-0.16.0"), {}, ["neon"], Notes())["used"] is False
+
+
 @pytest.mark.parametrize(
     ("given", "record", "reason_text"),
     [
@@ -574,7 +594,9 @@ def test_another_onednn_is_part_of_the_identity(given: dict[str, str], record: s
     here = host(compilers=GCC_14)
     result = plan_host(Situation(here, read("source-0.28.0"), archive, NOTHING, MODEL, WISHES))
     assert result["wheel"]["inputs"]["onednn"] == record
-    assert result["onednn"] == {"used": True, "record": record, "override": "X3", "given": given}
+    place = {"repository": "https://github.com/oneapi-src/oneDNN.git", "ref": given.get("tag") or "v3.13"}
+    chosen = {"used": True, "record": record, "override": "X3", "given": given, **place}
+    assert result["onednn"] == {**chosen, "acl": NO_LIBRARY}
     texts = [entry["text"] for entry in result["reasons"] if entry["decision"] == "onednn"]
     assert len(texts) == (0 if reason_text is None else 1)
     assert reason_text is None or reason_text in texts[0]
@@ -585,7 +607,7 @@ def test_a_build_without_onednn_takes_no_notice_of_one() -> None:
     result = plan_host(
         Situation(host(), read("source-0.16.0"), archive, NOTHING, MODEL, {**WISHES, "isa_class": "avx2"})
     )
-    assert result["onednn"] == {"used": False, "record": "", "override": "", "given": {}}
+    assert result["onednn"] == {**NO_LIBRARY, "acl": NO_LIBRARY}
     assert result["wheel"]["identity"] == plan(version="0.16.0", isa_class="avx2")["wheel"]["identity"]
 
 
