@@ -89,7 +89,8 @@ def pack_source(path: str, packed: Packed, version: str, target: str) -> None:
             raw = stack.enter_context(open(partial, "wb"))
             stream = stack.enter_context(gzip.GzipFile("", "wb", 6, raw, mtime=0))
             out = stack.enter_context(tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT))
-            archive: tarfile.TarFile | zipfile.ZipFile = stack.enter_context(opened(path))
+            archive = opened(path)
+            stack.callback(archive.close)
             names: list[str] = []
             for member in members(archive, path):
                 if member.name.startswith(packed.top):
