@@ -40,9 +40,12 @@ def plan_fleet(fleet: Fleet) -> dict[str, Plan]:
     """Return the plan of every host, as ``plan_host`` does, with ``wheel`` decided for all of them together."""
     alone = {name: plan_host(here) for name, here in fleet.hosts.items()}
     kinds: dict[str, list[str]] = {}
-    for name in sorted(fleet.hosts):
+    # What the user gave a wheel for has nobody to wait for.
+    given = {name: idle(plan) for name, plan in alone.items() if fleet.hosts[name].archive.get("wheel")}
+    for name in sorted(set(fleet.hosts) - set(given)):
         kinds.setdefault(kind_of(fleet.hosts[name], alone[name]), []).append(name)
-    plans = {name: plan for names in kinds.values() for name, plan in plan_kind(fleet, names, alone).items()}
+    built = {name: plan for names in kinds.values() for name, plan in plan_kind(fleet, names, alone).items()}
+    plans = {**given, **built}
     return resolve_locks(fleet, {name: plans[name] for name in fleet.hosts})
 
 

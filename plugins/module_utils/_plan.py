@@ -19,6 +19,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import (
     predict_minutes,
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import choose_compiler, limit_isa
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_given import given_wheel
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_lock import choose_lock, lock_name
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_serve import NO_SERVICE, check_port, choose_memory
@@ -39,7 +40,8 @@ def plan_host(here: Situation, wheel: dict[str, Any] | None = None) -> dict[str,
     """Return the plan for one host as plain JSON.
 
     ``wheel`` is what the fleet decided for this host: ``source`` (host, store, build), and for a build ``isa``, the
-    classes to build for, else ``identity`` and ``inputs``; without it the host is planned alone. The result's
+    classes to build for, else ``identity`` and ``inputs``; without it the host is planned alone. One that the user gave
+    (``archive["wheel"]``) comes before all of that. The result's
     ``refused`` is empty when the host can do its part; every entry has ``code`` and ``text``.
     """
     host, source, wishes = here.host, here.source, here.wishes
@@ -49,7 +51,9 @@ def plan_host(here: Situation, wheel: dict[str, Any] | None = None) -> dict[str,
     chosen = choose_ground(host, source, wishes, notes)
     chosen["lock"] = {**chosen["lock"], "name": lock_name(here, chosen), "sha256": "", "resolve": True}
     build = plan_build(here, {**chosen, "isa": given.get("isa") or [chosen["isa_class"]]}, building)
-    taken = given if given.get("source") in ("host", "store") else own_wheel(here.state, build, given)
+    taken = given_wheel(here, build, notes)
+    if not taken:
+        taken = given if given.get("source") in ("host", "store") else own_wheel(here.state, build, given)
     builder = taken["source"] == "build"
     if builder:
         notes.take(building)

@@ -89,7 +89,8 @@ def choose_python(host: dict[str, Any], source: dict[str, Any], wishes: dict[str
     fitting = [entry for entry in found if in_range(entry["version"], source)]
     wanted, wish = source["python_requires"], str(wishes["python"])
     if source.get("python_supported"):
-        wanted += f" (its CMake takes {', '.join(source['python_supported'])})"
+        who = "the wheel" if source.get("source_kind") == "wheel" else "its CMake"
+        wanted += f" ({who} takes {', '.join(source['python_supported'])})"
     seen = ", ".join(entry["version"] for entry in found) or "none"
     if fitting and wish != "uv":
         best = fitting[0]

@@ -107,7 +107,8 @@ def _metadata(facts: dict[str, Any]) -> Iterator[Cause]:
             f"{len(found)} distributions claim the package vllm: {listed}",
             "Make the venv again and install one wheel; until then the first of them decides the version",
         )
-    if facts["version"] is None:
+    # Some wheels under another name know it, and detect the CPU all the same; the service does not use the command.
+    if facts["version"] is None and facts["platform_class"] not in CPU_CLASSES:
         name = facts["metadata_name"]
         seen = f"is installed by the distribution {name}" if name else "has no metadata"
         yield Cause(

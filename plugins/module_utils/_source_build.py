@@ -8,12 +8,14 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from typing import Any, Callable
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_cmake as cmake
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _source_python as python
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_reading import Reading
+from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel import tag_pythons
 
 __all__ = ("abi3", "arm_compute", "compiler", "cxx_standard", "isa", "onednn", "rust", "suffix", "supported_pythons")
 
@@ -46,7 +48,9 @@ def rehearse(reading: Reading, isa_class: str, **given: Any) -> cmake.Rehearsal:
 
 
 def supported_pythons(reading: Reading) -> list[str]:
-    """Return the Python versions that CMake lets through; empty where it has no list."""
+    """Return the Python versions that CMake lets through, or that a wheel is for; empty where nothing lists them."""
+    if reading.tree.kind == "wheel":
+        return tag_pythons(os.path.basename(reading.tree.location))
     for command in reading.cmake(MAIN_CMAKE):
         if command.name == "set" and command.texts[:1] == ["PYTHON_SUPPORTED_VERSIONS"]:
             reading.saw("python_supported", MAIN_CMAKE, command.line)
@@ -56,6 +60,8 @@ def supported_pythons(reading: Reading) -> list[str]:
 
 def abi3(reading: Reading) -> bool:
     """Return whether the CPU extensions keep to Python's stable ABI, so that one wheel serves every Python."""
+    if reading.tree.kind == "wheel":
+        return "-abi3-" in os.path.basename(reading.tree.location)
     limited = [python.keyword(call, "py_limited_api") for call in python.calls(reading.python(SETUP), "__init__")]
     declared = [value for value in limited if value and getattr(value, "value", True) is not False]
     linked = any("USE_SABI" in command.texts for command in reading.cmake(CPU_CMAKE))

