@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.cpufleet.vllm.plugins.module_utils._fleet_wheel import host_with_suite, runtime_packages
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_types import Situation
 from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel_fit import misfits
@@ -29,7 +30,7 @@ def given_wheel(here: Situation, build: dict[str, Any], notes: Notes) -> dict[st
     if not manifest:
         return {}
     if build["python"]["version"]:  # that there is none is told already
-        unmet = misfits(here.host, build["python"]["version"], manifest, build["torch"]["version"])
+        unmet = misfits(host_with_suite(here), build["python"]["version"], manifest, build["torch"]["version"])
         for text in unmet:
             notes.refuse("wheel", f"{manifest['file']} does not run here. {text}")
     lacking = [name for name in PATCHES if name in build["edits"]]
@@ -47,5 +48,5 @@ def given_wheel(here: Situation, build: dict[str, Any], notes: Notes) -> dict[st
     if manifest["inputs"]["edits"]:
         notes.because("edits", f"{', '.join(manifest['inputs']['edits'])}: packed into the wheel on the controller")
     there = manifest["identity"][:12] in here.state.get("wheels", {})
-    wheel = {"identity": manifest["identity"], "inputs": manifest["inputs"], "runtime": {}}
-    return {**wheel, "source": "host" if there else "given"}
+    wheel = {"identity": manifest["identity"], "inputs": manifest["inputs"]}
+    return {**wheel, "source": "host" if there else "given", "runtime": runtime_packages(here, build, manifest)}

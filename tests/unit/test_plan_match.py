@@ -36,6 +36,8 @@ WISHES: dict[str, Any] = {
     "sha256": "",
     "archive": "",
     "archive_mirrors": [],
+    "wheel": "",
+    "wheel_sha256": "",
     "git_urls": ["https://github.com/vllm-project/vllm.git"],
     "git_ref": "",
     "git_commit": "",
