@@ -231,15 +231,9 @@ def shape_of_gguf(header: GgufHeader, path: str) -> ModelShape:
             "Name the model's own GGUF, not an adapter, a projector or a later part of a split one",
             path=path,
         )
-    kv_heads = key("attention.head_count_kv", heads)
-    size = key("attention.key_length", hidden // heads)
-    value = key("attention.value_length", size)
+    size, kv_heads = key("attention.key_length", hidden // heads), key("attention.head_count_kv", heads)
     tables = [tensor.elements for tensor in header.tensors if tensor.name in TABLES]
-    linear = [tensor for tensor in header.tensors if tensor.name.endswith(".weight") and tensor.name not in TABLES]
-    experts, used = key("expert_count"), key("expert_used_count")
-    whole = sum(tensor.elements for tensor in linear)
-    routed = sum(tensor.elements for tensor in linear if "_exps." in tensor.name)
-    counted = sum(tensor.elements for tensor in header.tensors)
+    whole, active, counted = _parameters(header, key("expert_count"), key("expert_used_count"))
     return ModelShape(
         architecture=arch,
         model_type=arch,
@@ -254,12 +248,21 @@ def shape_of_gguf(header: GgufHeader, path: str) -> ModelShape:
         context=key("context_length"),
         window=key("attention.sliding_window"),
         tied=len(tables) < 2,  # noqa: PLR2004 - a table and a head
-        experts=experts,
-        experts_used=used,
+        experts=key("expert_count"),
+        experts_used=key("expert_used_count"),
         layer_parameters=whole,
-        active_parameters=whole - routed + (routed * used // experts if experts else 0),
+        active_parameters=active,
         table_parameters=sum(tables),
         other_parameters=counted - whole - sum(tables),
-        kv_elements=layers * kv_heads * (size + value),
+        kv_elements=layers * kv_heads * (size + key("attention.value_length", size)),
         packing=Packing("gguf", 4, 8 * header.weights_bytes / counted if counted else 0.0, header.kind),
     )
+
+
+def _parameters(header: GgufHeader, experts: int, used: int) -> tuple[int, int, int]:
+    """Return the linear weights of all layers, those that one token passes, and all weights of the file."""
+    linear = [tensor for tensor in header.tensors if tensor.name.endswith(".weight") and tensor.name not in TABLES]
+    whole = sum(tensor.elements for tensor in linear)
+    routed = sum(tensor.elements for tensor in linear if "_exps." in tensor.name)
+    active = whole - routed + (routed * used // experts if experts else 0)
+    return whole, active, sum(tensor.elements for tensor in header.tensors)

@@ -75,16 +75,7 @@ class ModelShape:
 
 def shape_of_config(document: dict[str, Any], where: str = "config.json") -> ModelShape:
     """Return the shape that a config.json describes; raise CpufleetError where keys that decide are missing."""
-    # Models that also see or hear keep the language model's shape one level below.
-    config = {**document, **(document.get("text_config") or {})}
-    missing = [key for key in ("hidden_size", "num_hidden_layers", "num_attention_heads") if not config.get(key)]
-    if missing:
-        raise CpufleetError(
-            f"Cannot plan for the model of {where}: it does not say {', '.join(missing)}",
-            "Restore the file from the model's source",
-            path=where,
-            missing=missing,
-        )
+    config = _language_part(document, where)
     heads, hidden = int(config["num_attention_heads"]), int(config["hidden_size"])
     kv_heads = int(config.get("num_key_value_heads") or heads)
     head_size = int(config.get("head_dim") or hidden // heads)
@@ -114,6 +105,20 @@ def shape_of_config(document: dict[str, Any], where: str = "config.json") -> Mod
         kv_elements=kv_elements(config),
         packing=packing(document.get("quantization_config") or config.get("quantization_config") or {}),
     )
+
+
+def _language_part(document: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the keys of the language model; models that also see or hear keep them one level below."""
+    config = {**document, **(document.get("text_config") or {})}
+    missing = [key for key in ("hidden_size", "num_hidden_layers", "num_attention_heads") if not config.get(key)]
+    if missing:
+        raise CpufleetError(
+            f"Cannot plan for the model of {where}: it does not say {', '.join(missing)}",
+            "Restore the file from the model's source",
+            path=where,
+            missing=missing,
+        )
+    return config
 
 
 def kv_elements(config: dict[str, Any]) -> int:

@@ -28,7 +28,7 @@ USEFUL_TOKENS_PER_S = 4.0
 
 def refusal(refused: Draft, place: Place, wish: Wish) -> dict[str, Any]:
     """Return why ``refused`` cannot be, in numbers, and what can be instead."""
-    found = [*less_of_the_same(refused, place, wish), *other_models(refused, place, wish)][:MOST_OFFERS]
+    found = [*less_of_the_same(refused, place, wish), *other_models(place, wish)][:MOST_OFFERS]
     return {"text": " ".join([*_why(refused, place), _instead(found)]), "alternatives": found}
 
 
@@ -86,9 +86,9 @@ def smaller_wishes(sequences: int, context: int) -> Iterator[tuple[int, int]]:
         yield 1, context
 
 
-def other_models(refused: Draft, place: Place, wish: Wish) -> list[dict[str, Any]]:
+def other_models(place: Place, wish: Wish) -> list[dict[str, Any]]:
     """Return the largest starter for each engine and form that fits and is fast enough to read along."""
-    best: dict[str, tuple[tuple[bool, int, float], dict[str, Any]]] = {}
+    best: dict[str, tuple[tuple[int, float], dict[str, Any]]] = {}
     for starter in STARTERS:
         for form in forms_of(starter):
             shape = form.candidate.shape
@@ -97,8 +97,7 @@ def other_models(refused: Draft, place: Place, wish: Wish) -> list[dict[str, Any
             found = draft(form.candidate, form.engine, place, smaller)
             if not found.fits or found.tokens_per_s < USEFUL_TOKENS_PER_S * found.sequences:
                 continue
-            family = shape.model_type == refused.candidate.shape.model_type
-            rank = (family, shape.parameters, found.tokens_per_s)
+            rank = (shape.parameters, found.tokens_per_s)
             key = form.engine + form.quantization
             if key not in best or rank > best[key][0]:
                 best[key] = (rank, describe(found, form.repository, form.licence, form.quantization))

@@ -46,7 +46,7 @@ class Rates:
 RATES = {
     "v0": Rates(step_s=0.050, bandwidth_share=1.0, packed=5.3e9, batch=110e9, packed_batch=45e9, start_s=10),
     "v1": Rates(step_s=0.0235, bandwidth_share=1.0, packed=5.3e9, batch=110e9, packed_batch=45e9, start_s=17),
-    "llama_cpp": Rates(step_s=0.006, bandwidth_share=0.96, packed=0.0, batch=34e9, packed_batch=34e9, start_s=2),
+    "llama_cpp": Rates(step_s=0.005, bandwidth_share=0.90, packed=0.0, batch=34e9, packed_batch=34e9, start_s=2),
 }
 
 

@@ -133,6 +133,28 @@ def test_swap_and_a_large_host_do_not_help_against_a_control_group(model: Any) -
     assert "bounded by cgroup v2: /sys/fs/cgroup/memory.max" in reason(plan, "memory_max_bytes")
 
 
+@pytest.mark.parametrize("version", ["0.6.5", "0.28.0"])
+def test_the_last_byte_decides(model: Any, version: str) -> None:
+    needed = plan_serve(model("qwen2-0.5b"), host(), source(version), Wish(4096))["memory_max_bytes"] + HOST_RESERVE
+    for total, fits in ((needed, True), (needed - 1, False)):
+        machine = host()
+        machine["memory"]["total_bytes"] = total
+        assert plan_serve(model("qwen2-0.5b"), machine, source(version), Wish(4096))["fits"] is fits
+
+
+def test_the_old_engine_reads_a_whole_prompt_at_once(model: Any) -> None:
+    for version, grows in (("0.6.5", True), ("0.28.0", False)):
+        short, long = (plan_serve(model("qwen2-7b"), host(64), source(version), Wish(size)) for size in (2048, 32768))
+        assert (long["overhead_bytes"] > short["overhead_bytes"]) is grows
+
+
+def test_a_context_left_open_leaves_half_of_what_is_spare(model: Any) -> None:
+    plan = plan_serve(model("qwen2-7b"), host(20), source("0.28.0"), Wish(concurrency=4))
+    spare = 20 * GIB - HOST_RESERVE - plan["weights_bytes"] - plan["overhead_bytes"]
+    assert spare / 3 < plan["kv_bytes"] <= spare * 0.6
+    assert plan_serve(model("qwen2-7b"), host(64), source("0.28.0"), Wish(concurrency=4))["kv_bytes"] <= 4 * GIB
+
+
 def test_numbers_in_32_bits_take_twice_as_much(model: Any) -> None:
     narrow, wide = (plan_serve(model("qwen2-0.5b"), host(), source("0.28.0"), Wish(4096, dtype=one)) for one in DTYPES)
     assert wide["weights_bytes"] == 2 * narrow["weights_bytes"]
