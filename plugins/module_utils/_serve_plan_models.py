@@ -5,8 +5,8 @@
 
 """Models to start with, by size: what a plan offers where the wished-for one does not fit. Shapes, no downloads.
 
-The shapes are those of the models' own config.json. Every one of them is published under the licence named, by the
-repository named; a quantized form has the repository with its suffix.
+The shapes are those of the models' own config.json. Each is published under the licence named. ``gguf`` and ``awq``
+name the repositories of the quantized forms, empty where there is none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Starter:
 
     repository: str
     licence: str
-    awq: bool
+    gguf: str
+    awq: str
     config: dict[str, Any]
 
     @property
@@ -70,13 +71,27 @@ def _shape(hidden: int, layers: int, heads: int, kv_heads: int, intermediate: in
 TIED = {"tie_word_embeddings": True}
 LARGE = {"vocab_size": 152064, "tie_word_embeddings": False}
 APACHE = "Apache-2.0"
+# The makers of SmolLM2 publish no 4-bit GGUF themselves.
+SMALL_GGUF = "bartowski/SmolLM2-{}-Instruct-GGUF"
+
+
+def _smol(size: str, shape: dict[str, int]) -> Starter:
+    repository = f"HuggingFaceTB/SmolLM2-{size}-Instruct"
+    return Starter(repository, APACHE, SMALL_GGUF.format(size), "", {**LLAMA, **shape})
+
+
+def _qwen(size: str, tables: dict[str, Any], shape: dict[str, int]) -> Starter:
+    repository = f"Qwen/Qwen2.5-{size}-Instruct"
+    return Starter(repository, APACHE, f"{repository}-GGUF", f"{repository}-AWQ", {**QWEN, **tables, **shape})
+
+
 STARTERS = (
-    Starter("HuggingFaceTB/SmolLM2-135M-Instruct", APACHE, False, {**LLAMA, **_shape(576, 30, 9, 3, 1536)}),
-    Starter("HuggingFaceTB/SmolLM2-360M-Instruct", APACHE, False, {**LLAMA, **_shape(960, 32, 15, 5, 2560)}),
-    Starter("Qwen/Qwen2.5-0.5B-Instruct", APACHE, True, {**QWEN, **TIED, **_shape(896, 24, 14, 2, 4864)}),
-    Starter("Qwen/Qwen2.5-1.5B-Instruct", APACHE, True, {**QWEN, **TIED, **_shape(1536, 28, 12, 2, 8960)}),
-    Starter("Qwen/Qwen2.5-7B-Instruct", APACHE, True, {**QWEN, **LARGE, **_shape(3584, 28, 28, 4, 18944)}),
-    Starter("Qwen/Qwen2.5-14B-Instruct", APACHE, True, {**QWEN, **LARGE, **_shape(5120, 48, 40, 8, 13824)}),
+    _smol("135M", _shape(576, 30, 9, 3, 1536)),
+    _smol("360M", _shape(960, 32, 15, 5, 2560)),
+    _qwen("0.5B", TIED, _shape(896, 24, 14, 2, 4864)),
+    _qwen("1.5B", TIED, _shape(1536, 28, 12, 2, 8960)),
+    _qwen("7B", LARGE, _shape(3584, 28, 28, 4, 18944)),
+    _qwen("14B", LARGE, _shape(5120, 48, 40, 8, 13824)),
 )
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128}
 
@@ -87,12 +102,12 @@ def forms_of(starter: Starter) -> list[Form]:
     q4 = q4_candidate(starter.name, plain)
     found = [
         Form(VLLM, starter.repository, starter.licence, "none", _counted(starter.name, plain)),
-        Form(LLAMA_CPP, f"{starter.repository}-GGUF", starter.licence, "Q4_0", q4),
+        Form(LLAMA_CPP, starter.gguf, starter.licence, "Q4_0", q4),
     ]
     if starter.awq:
         packed = shape_of_config({**starter.config, "torch_dtype": "float16", "quantization_config": AWQ})
         counted = _counted(starter.name, packed)
-        found.append(Form(VLLM, f"{starter.repository}-AWQ", starter.licence, "AWQ 4-bit", counted))
+        found.append(Form(VLLM, starter.awq, starter.licence, "AWQ 4-bit", counted))
     return found
 
 

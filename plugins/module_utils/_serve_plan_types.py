@@ -36,7 +36,8 @@ class Candidate:
     @property
     def label(self) -> str:
         """Return the name with its quantization, as people write it."""
-        return f"{self.name} {self.shape.packing.name}".strip()
+        told = self.shape.packing.method.lower() in self.name.lower() or not self.shape.packing.name
+        return self.name if told and self.form != "gguf" else f"{self.name} {self.shape.packing.name}"
 
 
 @dataclasses.dataclass(frozen=True)
