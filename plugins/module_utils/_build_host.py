@@ -56,6 +56,8 @@ __all__ = ("Build",)
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 LOOK_S = 5.0
+# The oldest Python whose stable ABI the releases are written for.
+STABLE_ABI = "cp38"
 
 
 class Build:
@@ -219,6 +221,8 @@ class Build:
         command += unit_properties(systemd, self._file("build.env"), self.parameters["memory_max"])
         command += ["/bin/sh", self._file("build.sh"), self.folder, self.parameters["uv"], "build", "--wheel"]
         command += ["--no-build-isolation", "--python", self.parameters["python"], "--out-dir", self._file("dist")]
+        if self.parameters["abi3"]:
+            command.append(f"--config-setting=--build-option=--py-limited-api={STABLE_ABI}")
         return [*command, self.source]
 
     def _clean_stale(self) -> list[str]:

@@ -52,6 +52,12 @@ options:
     description: The interpreter of the build environment.
     type: path
     required: true
+  abi3:
+    description:
+      - Whether the extensions keep to Python's stable ABI, as RV(cpufleet.vllm.source_info#module:source.abi3) says.
+        The wheel is then tagged so that every Python takes it.
+    type: bool
+    default: false
   uv:
     description: The uv command.
     type: path
@@ -210,6 +216,7 @@ def main() -> None:
             "folder": {"type": "path", "required": True},
             "dest": {"type": "path", "required": True},
             "python": {"type": "path", "required": True},
+            "abi3": {"type": "bool", "default": False},
             "uv": {"type": "path", "required": True},
             "environment": {"type": "dict", "default": {}},
             "manifest": {"type": "dict", "default": {}},

@@ -134,6 +134,12 @@ def test_a_build_from_start_to_wheel(host: Host) -> None:
     assert len(host.started) == 1
 
 
+def test_a_wheel_of_the_stable_abi_is_tagged_for_every_python(host: Host) -> None:
+    host.run(abi3=True)
+    (command,) = host.started
+    assert command[-2] == "--config-setting=--build-option=--py-limited-api=cp38"
+
+
 def test_a_running_build_is_attached_to_and_not_started_twice(host: Host) -> None:
     host.run()
     assert host.run()["build"]["phase"] == "running"
