@@ -6,7 +6,9 @@
 
 Usage: interruptions.py PATH BEFORE AFTER FAULT. BEFORE and AFTER are sizes, 0 for no file. FAULT is step (a run killed
 before each step in turn, until one ends by itself), power (the same, then all swap off and the file on again by its
-header, as a boot does), written:N (killed after N MiB of writes) or limit:N (files cannot grow beyond N MiB).
+header, as a boot does), written:N (killed after N MiB of writes), limit:N (files cannot grow beyond N MiB) or full:N
+(something else fills the disk but for N MiB when the allocation begins). While a run is at work, a thread looks at the
+swap there is.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,9 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_plan import pl
 from ansible_collections.cpufleet.vllm.plugins.module_utils._swap_types import SwapRequest, parse_size
 
 MORE_STEPS_THAN_ANY_PLAN = 20
+SAMPLE_S = 0.0005
 FSTAB = Path("/etc/fstab")
+FILLER = "filler"
 
 
 def converge(path: str, size: str) -> str:
@@ -60,6 +65,30 @@ def in_child(path: str, size: str, fault: str = "none") -> str:
     return text
 
 
+class Watched:
+    """The least swap on a file that was seen, and how often was looked, while the block ran."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.seen: list[int] = []
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def watch(self) -> None:
+        while not self.ended.wait(SAMPLE_S):
+            self.seen.append(active(self.path))
+
+    def __enter__(self) -> Watched:
+        self.seen.append(active(self.path))
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.ended.set()
+        self.thread.join()
+        self.seen.append(active(self.path))
+
+
 def build_in(fault: str) -> None:
     kind, _colon, number = fault.partition(":")
     if kind == "step":
@@ -69,6 +98,8 @@ def build_in(fault: str) -> None:
         kill_at_call(os, "pwrite", int(number) * MIB // _swap_alloc.CHUNK)
     elif kind == "limit":
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(number) * MIB, resource.RLIM_INFINITY))
+    elif kind == "full":
+        fill_before_allocation(int(number) * MIB)
 
 
 def kill_at_call(owner: Any, name: str, number: int) -> None:
@@ -81,6 +112,21 @@ def kill_at_call(owner: Any, name: str, number: int) -> None:
         return original(*arguments)
 
     setattr(owner, name, counted)
+
+
+def fill_before_allocation(left: int) -> None:
+    original = _swap_host.SwapHost._allocate
+
+    def filled(self: _swap_host.SwapHost, step: Any, filesystem: str) -> None:
+        filler = Path(self.path).parent / FILLER
+        # The trial with 1 MiB is no allocation yet.
+        if step.size_bytes > MIB and not filler.exists():
+            space = os.statvfs(filler.parent)
+            with filler.open("wb") as stream:
+                os.posix_fallocate(stream.fileno(), 0, space.f_bfree * space.f_frsize - left)
+        original(self, step, filesystem)
+
+    _swap_host.SwapHost._allocate = filled  # type: ignore[method-assign]
 
 
 def active(path: str) -> int:
@@ -99,6 +145,7 @@ def clear(path: str, fstab: bytes) -> None:
     all_off(path)
     for name in (path, path + _swap_host.WORK_SUFFIX):
         Path(name).unlink(missing_ok=True)
+    Path(path).with_name(FILLER).unlink(missing_ok=True)
     FSTAB.write_bytes(fstab)
 
 
@@ -116,14 +163,18 @@ def look(path: str, moment: str) -> dict[str, Any]:
 def one_round(path: str, sizes: tuple[str, str], fault: str, power_cut: bool) -> dict[str, Any]:
     before, after = sizes
     begun = in_child(path, before) if before != "0" else "absent"
-    told = in_child(path, after, fault)
+    with Watched(path) as first:
+        told = in_child(path, after, fault)
     row = {"fault": fault, "begun": begun, "told": told, **look(path, "then")}
+    Path(path).with_name(FILLER).unlink(missing_ok=True)
     if power_cut:
         all_off(path)
         with contextlib.suppress(OSError):
             _swap_host._syscall("swapon", path, 0)
         row["boot_active"] = active(path)
-    row["second"] = in_child(path, after)
+    with Watched(path) as second:
+        row["second"] = in_child(path, after)
+    row.update({"lowest": min(first.seen + second.seen), "looks": len(first.seen + second.seen)})
     row.update(look(path, "end"))
     row["third"] = in_child(path, after)
     return row

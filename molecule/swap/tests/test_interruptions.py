@@ -2,12 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Kill a run at every step, cut the power, fill the disk: a second run converges, with never less swap than before."""
+"""Kill a run at every step, cut the power, fill the disk: a second run converges, with never less swap than before.
+
+Never is what a thread saw that looked at /proc/swaps all the time, in the run that was interrupted and in the next.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +34,23 @@ def program(host: Any) -> None:
         subprocess.run(command, check=True, capture_output=True)
 
 
-def interrupt(host: Any, before: int, after: int, fault: str) -> list[dict[str, Any]]:
-    script = f"{PACKAGE}/interruptions.py /var/swap/{host.backend.host}-cut {before} {after} {fault}"
+@pytest.fixture(scope="module", params=["ext4", "ext3"])
+def small_disk(request: pytest.FixtureRequest, host: Any) -> str:
+    """Return a folder on a disk of its own; on ext4 blocks are reserved, on ext3 zeros are written."""
+    folder = f"/mnt/{request.param}"
+    script = COLLECTION / "molecule/swap/files/small_disk.py"
+    subprocess.run([sys.executable, script, host.backend.host, request.param, "640", folder], check=True)
+    return folder
+
+
+def interrupt(host: Any, before: int, after: int, fault: str, folder: str = "/var/swap") -> list[dict[str, Any]]:
+    script = f"{PACKAGE}/interruptions.py {folder}/{host.backend.host}-cut {before} {after} {fault}"
     return [json.loads(line) for line in host.check_output(f"PYTHONPATH={HOME} python3 {script}").splitlines()]
 
 
 def assert_converged(row: dict[str, Any], size: int) -> None:
     assert (row["end_active"], row["end_size"], row["end_work"]) == (size * MIB, size * MIB, False), row
+    assert row["looks"] > 2, "nobody looked while the runs were at work"
     assert (row["end_modes"], row["end_entries"]) == ((["0o600"], 1) if size else ([], 0)), row
     assert row["third"] == "none", row
 
@@ -48,6 +62,7 @@ def test_killed_at_every_step_the_second_run_converges(host: Any, before: int, a
     assert [bool(row["told"]) for row in rows] == [False] * steps + [True]
     for row in rows:
         assert row["then_active"] >= min(before, after) * MIB, row
+        assert row["lowest"] >= min(before, after) * MIB, row
         assert set(row["then_modes"]) <= {"0o600"}, row
         assert_converged(row, after)
 
@@ -58,6 +73,7 @@ def test_power_cut_at_every_step_boots_with_swap(host: Any, before: int, after: 
     assert len(rows) == steps + 1
     for row in rows:
         assert row["boot_active"] >= min(before, after) * MIB, row
+        assert row["lowest"] >= min(before, after) * MIB, row
         assert_converged(row, after)
 
 
@@ -77,5 +93,16 @@ def test_disk_that_fills_up_leaves_what_was(host: Any, before: int) -> None:
     assert row["told"].startswith(f"failed: Cannot allocate /var/swap/{host.backend.host}-cut")
     assert row["told"].endswith("File too large. What there was before has been brought back.")
     assert (row["then_active"], row["then_size"], row["then_work"]) == (before * MIB, before * MIB, False)
+    assert row["second"] == ("grown" if before else "created")
+    assert_converged(row, 96)
+
+
+@pytest.mark.parametrize("before", [0, 32])
+def test_disk_that_something_else_fills_meanwhile_leaves_what_was(host: Any, small_disk: str, before: int) -> None:
+    (row,) = interrupt(host, before, 96, "full:40", small_disk)
+    assert row["told"].startswith(f"failed: Cannot allocate {small_disk}/{host.backend.host}-cut")
+    assert row["told"].endswith("No space left on device. What there was before has been brought back.")
+    assert (row["then_active"], row["then_size"], row["then_work"]) == (before * MIB, before * MIB, False)
+    assert row["lowest"] >= before * MIB
     assert row["second"] == ("grown" if before else "created")
     assert_converged(row, 96)
