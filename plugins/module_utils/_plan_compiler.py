@@ -15,13 +15,51 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import N
 
 __all__ = ("NEWER_SUITES", "choose_compiler", "limit_isa", "paired_compilers", "suite_libc", "version_key")
 
-# What the distribution's own packages bring: package of g++, package of gcc, version, newest first.
-DISTRIBUTION_COMPILERS: dict[tuple[str, str], tuple[tuple[str, str, str], ...]] = {
-    ("debian", "12"): (("g++", "gcc", "12.2.0"),),
-    ("debian", "13"): (("g++", "gcc", "14.2.0"),),
-    ("ubuntu", "22.04"): (("g++-12", "gcc-12", "12.3.0"), ("g++", "gcc", "11.4.0")),
-    ("ubuntu", "24.04"): (("g++", "gcc", "13.3.0"),),
+
+@dataclass(frozen=True)
+class Offer:
+    """A compiler that packages of the distribution bring."""
+
+    version: str
+    packages: tuple[str, str]
+    cxx: str
+    cc: str
+
+
+def usual(version: str, cxx: str = "g++", cc: str = "gcc") -> Offer:
+    """Return the compiler of packages that are called like their programs."""
+    return Offer(version, (cxx, cc), f"/usr/bin/{cxx}", f"/usr/bin/{cc}")
+
+
+def toolset(number: int, version: str) -> Offer:
+    """Return a compiler of the RHEL family that lies beside the system's own."""
+    name, folder = f"gcc-toolset-{number}", f"/opt/rh/gcc-toolset-{number}/root/usr/bin"
+    return Offer(version, (f"{name}-gcc-c++", f"{name}-gcc"), f"{folder}/g++", f"{folder}/gcc")
+
+
+# Newest first.
+DISTRIBUTION_COMPILERS: dict[tuple[str, str], tuple[Offer, ...]] = {
+    ("debian", "12"): (usual("12.2.0"),),
+    ("debian", "13"): (usual("14.2.0"),),
+    ("ubuntu", "22.04"): (usual("12.3.0", "g++-12", "gcc-12"), usual("11.4.0")),
+    ("ubuntu", "24.04"): (usual("13.3.0"),),
 }
+# By the RHEL release that a distribution is built like. What the system calls gcc is too old for today's torch on 8.
+EL_COMPILERS: dict[int, tuple[Offer, ...]] = {
+    8: (toolset(13, "13.3.1"), toolset(12, "12.2.1")),
+    9: (
+        toolset(14, "14.2.1"),
+        toolset(13, "13.3.1"),
+        Offer("11.5.0", ("gcc-c++", "gcc"), "/usr/bin/g++", "/usr/bin/gcc"),
+    ),
+}
+
+
+def offers(host: dict[str, Any]) -> tuple[Offer, ...]:
+    """Return the compilers that the packages of this host's distribution bring, newest first."""
+    system = host["os"]
+    place = (system["id"], system["version"])
+    return DISTRIBUTION_COMPILERS.get(place) or EL_COMPILERS.get(system.get("el_level") or 0, ())
 
 
 @dataclass(frozen=True)
@@ -38,7 +76,9 @@ class NewerSuite:
 
 
 NEWER_SUITES: dict[tuple[str, str], NewerSuite] = {
-    ("debian", "12"): NewerSuite("trixie", "g++-14", "gcc-14", "14.2.0", {"version": "2.41", "glibcxx": "3.4.33", "cxxabi": "1.3.15"})
+    ("debian", "12"): NewerSuite(
+        "trixie", "g++-14", "gcc-14", "14.2.0", {"version": "2.41", "glibcxx": "3.4.33", "cxxabi": "1.3.15"}
+    )
 }
 # The newest release whose build goes on with any g++, where the host's own compilers are too old for newer ones.
 NEWEST_WITHOUT_FLOOR = "0.16.0"
@@ -67,10 +107,10 @@ def choose_compiler(
             notes.because("compiler", f"{cxx} {version} is there" + (f" and meets the floor {floor}" if floor else ""))
             return found(cxx, cc, version, "host", [])
     place = (host["os"]["id"], host["os"]["version"])
-    for cxx, cc, version in DISTRIBUTION_COMPILERS.get(place, ()):
-        if not floor or version_key(version) >= version_key(floor):
-            notes.because("compiler", f"the package {cxx} of the distribution is {version}")
-            return found(f"/usr/bin/{cxx}", f"/usr/bin/{cc}", version, "distribution", [cxx, cc])
+    for offer in offers(host):
+        if not floor or version_key(offer.version) >= version_key(floor):
+            notes.because("compiler", f"the package {offer.packages[0]} of the distribution is {offer.version}")
+            return found(offer.cxx, offer.cc, offer.version, "distribution", list(offer.packages))
     newer = NEWER_SUITES.get(place)
     if newer and floor and wishes["allow_newer_suite"]:
         notes.because(
@@ -95,7 +135,7 @@ def refuse_compiler(host: dict[str, Any], source: dict[str, Any], notes: Notes) 
     floor = source["gcc_floor"] if source["gcc_floor_hard"] else ""
     place = (host["os"]["id"], host["os"]["version"])
     have = ", ".join(sorted(paired_compilers(host["compilers"]))) or "none"
-    offered = ", ".join(version for _cxx, _cc, version in DISTRIBUTION_COMPILERS.get(place, ()))
+    offered = ", ".join(offer.version for offer in offers(host))
     newer = NEWER_SUITES.get(place)
     ways = []
     if floor and newer:

@@ -737,6 +737,33 @@ def test_the_compiler_meets_the_hard_floor(
     assert (found["version"], found["from"], found["packages"]) == chosen
 
 
+@pytest.mark.parametrize(
+    ("os_id", "os_version", "level", "release", "chosen"),
+    [
+        ("alinux", "3", 8, "0.28.0", ("13.3.1", "gcc-toolset-13")),
+        ("anolis", "8.9", 8, "0.6.5", ("13.3.1", "gcc-toolset-13")),
+        ("rocky", "9.4", 9, "0.28.0", ("14.2.1", "gcc-toolset-14")),
+    ],
+)
+def test_the_rhel_family_has_a_toolset_beside_its_own_compiler(
+    os_id: str, os_version: str, level: int, release: str, chosen: tuple[str, str]
+) -> None:
+    system = {"os__id": os_id, "os__version": os_version, "os__family": "rpm", "os__el_level": level}
+    found = plan(host(compilers=[], **system), version=release)["compiler"]
+    version, name = chosen
+    assert (found["version"], found["from"], found["suite"]) == (version, "distribution", "")
+    assert found["packages"] == [f"{name}-gcc-c++", f"{name}-gcc"]
+    assert (found["cxx"], found["cc"]) == (f"/opt/rh/{name}/root/usr/bin/g++", f"/opt/rh/{name}/root/usr/bin/gcc")
+    folder = f"/opt/rh/{name}/root/usr/bin"
+    there = [
+        {"path": "/usr/bin/g++", "language": "c++", "version": "8.5.0"},
+        {"path": "/usr/bin/gcc", "language": "c", "version": "8.5.0"},
+        {"path": f"{folder}/g++", "language": "c++", "version": version},
+        {"path": f"{folder}/gcc", "language": "c", "version": version},
+    ]
+    assert plan(host(compilers=there, **system), version=release)["compiler"]["cxx"] == found["cxx"]
+
+
 def test_versions_compare_as_numbers() -> None:
     assert version_key("12.10.0") > version_key("12.3") > version_key("9")
     assert version_key("2.5.1+cpu") == (2, 5, 1)
