@@ -65,20 +65,20 @@ def check_address(url: str, variable: str) -> None:
 def download(urls: Sequence[str], dest: str, sha256: str, timeout: int, machine: str) -> str:
     """Fetch a file with the digest ``sha256`` into ``dest`` and return the address that had it.
 
-    What is in ``dest`` is gone on from. An address that serves other bytes is passed over.
+    What is in ``dest`` is gone on from. An address that serves other bytes twice is passed over: the first time the
+    file may have begun as that of another one, or ended early without a word.
     """
-    left = list(urls)
+    left, wrong = list(urls), set()
     while True:
-        resumed = os.path.exists(dest)
         url = fetch(left, dest, timeout, machine)
         try:
             verify(dest, sha256)
         except CpufleetError:
-            # Half a file of an earlier run, or of another address, is no proof against this one.
-            if not resumed:
+            if url in wrong:
                 left.remove(url)
             if not left:
                 raise
+            wrong.add(url)
         else:
             return url
 

@@ -104,13 +104,15 @@ def test_line_that_is_cut_twice_is_resumed(tmp_path: Path, server: FileServer) -
     assert len(server.asked) == 3
 
 
-def test_truncated_download_is_refused_and_the_next_address_asked(tmp_path: Path, server: FileServer) -> None:
+def test_download_that_ends_early_without_a_word(tmp_path: Path, server: FileServer) -> None:
     server.files["mirror"] = server.files["folder.tar.gz"]
-    server.faults = ["truncated"]
     urls = [server.url("folder.tar.gz"), server.url("mirror")]
-    assert fetch(tmp_path, server, urls=urls)["source_archive"]["url"] == urls[1]
-    server.faults = ["truncated"]
-    failed = fetch(tmp_path / "again", server)
+    # Once is bad luck, twice is that address, and in the end it is told.
+    for number, faults in enumerate((["truncated"], ["truncated"] * 2)):
+        server.faults = faults
+        assert fetch(tmp_path / str(number), server, urls=urls)["source_archive"]["url"] == urls[number]
+    server.faults = ["truncated"] * 4
+    failed = fetch(tmp_path / "again", server, urls=urls)
     part = tmp_path / "again/cache" / f"archive-{digest(server.files['folder.tar.gz'])[:12]}.part"
     assert failed["msg"].startswith(f"Refused {part}: its SHA-256 is ")
     assert not part.exists()
