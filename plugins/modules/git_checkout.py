@@ -51,6 +51,10 @@ options:
     description: What git is to put in place of the beginning of an address, as C(insteadOf) does.
     type: dict
     default: {}
+  named_by:
+    description: What messages tell the user to check, such as the names of variables.
+    type: str
+    default: ref, commit and urls
   timeout:
     description: Seconds without a byte after which a fetch is tried again.
     type: int
@@ -109,10 +113,9 @@ def checkout(module: AnsibleModule) -> Found:
 def wished(module: AnsibleModule) -> Wish:
     """Return what to fetch."""
     for url in module.params["urls"]:
-        check_address(url, "urls")
-    return Wish(
-        tuple(module.params["urls"]), module.params["ref"], module.params["commit"], "reference, commit and addresses"
-    )
+        check_address(url, module.params["named_by"])
+    urls, ref, commit, named_by = (module.params[key] for key in ("urls", "ref", "commit", "named_by"))
+    return Wish(tuple(urls), ref, commit, named_by)
 
 
 def main() -> None:
@@ -124,6 +127,7 @@ def main() -> None:
             "commit": {"type": "str", "default": ""},
             "dest": {"type": "path", "required": True},
             "instead_of": {"type": "dict", "default": {}},
+            "named_by": {"type": "str", "default": "ref, commit and urls"},
             "timeout": {"type": "int", "default": 60},
         },
         supports_check_mode=True,

@@ -98,7 +98,7 @@ def test_nothing_is_left_where_the_reference_is_unknown(tmp_path: Path, reposito
     dest = tmp_path / "onednn"
     assert checkout(dest, repository, ref="v9")["msg"] == (
         f"Cannot fetch v9: file://{repository} has no tag or branch v9. "
-        "Check reference, commit and addresses, and add an address that is not behind."
+        "Check ref, commit and urls, and add an address that is not behind."
     )
     assert not dest.exists()
 
