@@ -6,8 +6,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
+
+COLLECTION = Path(__file__).resolve().parents[3]
+VARIABLES: dict[str, Any] = yaml.safe_load((COLLECTION / "roles/toolchain/vars/main.yml").read_text(encoding="utf-8"))
 ROOT = "/opt/vllm"
 MIRROR = "http://127.0.0.1:8099"
 
@@ -23,6 +30,21 @@ def test_headers_of_the_build_are_there(host: Any) -> None:
     include = host.check_output("python3 -c 'import sysconfig; print(sysconfig.get_path(\"include\"))'")
     lines = "#include <Python.h>\\n#include <numa.h>\\n#include <omp.h>\\n"
     host.run_expect([0], f"printf '{lines}' | g++ -x c++ -fopenmp -I{include} -fsyntax-only -")
+
+
+@pytest.mark.parametrize("name", [name for name in VARIABLES["__toolchain_isa_flags"] if not name.startswith("neon")])
+@pytest.mark.parametrize("standard", ["17", "20"])
+def test_flags_of_every_class_are_known_to_the_compiler(host: Any, name: str, standard: str) -> None:
+    flags = " ".join(VARIABLES["__toolchain_isa_flags"][name])
+    lines = "#include <immintrin.h>\\nint main() { return 0; }\\n"
+    host.run_expect([0], f"printf '{lines}' | g++ -x c++ -std=c++{standard} {flags} -fsyntax-only -")
+
+
+def test_what_speeds_up_building_and_serving_is_there_by_its_file(host: Any) -> None:
+    """Debian 13 calls the package of tcmalloc libtcmalloc-minimal4t64: the role asks for the old name on both."""
+    facts = json.loads(host.file("/root/toolchain-facts").content_string)
+    assert facts == {"ccache": "/usr/bin/ccache", "tcmalloc": "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"}
+    host.run_expect([0], f"ccache --version && LD_PRELOAD={facts['tcmalloc']} python3 -c 'print(1)'")
 
 
 def test_uv_is_in_a_folder_of_its_own(host: Any) -> None:
