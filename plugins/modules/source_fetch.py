@@ -177,8 +177,6 @@ source_archive:
 
 import contextlib
 import os
-import shutil
-import sys
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
@@ -195,21 +193,10 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_git import Wish, tree_digest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_pack import pack_source, read_packed
+from ansible_collections.cpufleet.vllm.plugins.module_utils._uv import find_uv
 
 MACHINE = "the controller"
 GIT_VARIABLES = "vllm_version, vllm_source_build_git_ref, vllm_source_build_git_commit and vllm_source_build_git_urls"
-
-
-def find_uv(given: str | None) -> str:
-    """Return the uv command to use; raise CpufleetError where there is none."""
-    beside = os.path.join(os.path.dirname(sys.executable), "uv")
-    for candidate in (given, beside, shutil.which("uv")):
-        if candidate and os.access(candidate, os.X_OK):
-            return candidate
-    raise CpufleetError(
-        "Cannot find uv on the controller, which asks the package index for the source of vLLM",
-        "Install it beside Ansible (python -m pip install uv), or set vllm_source_build_sdist to a file",
-    )
 
 
 def ask_indexes(module: AnsibleModule, version: str) -> Archive:
@@ -227,7 +214,8 @@ def ask_index(module: AnsibleModule, version: str, environment: dict[str, str]) 
     with tempfile.TemporaryDirectory(prefix="cpufleet-index-") as folder:
         wish, answer = os.path.join(folder, "wish.txt"), os.path.join(folder, "pylock.toml")
         write_atomic(wish, f"vllm=={version}\n".encode())
-        command = [find_uv(module.params["uv"]), "pip", "compile", "--quiet", "--no-deps", "--python-version", "3.11"]
+        uv = find_uv(module.params["uv"], "set vllm_source_build_sdist to a file")
+        command = [uv, "pip", "compile", "--quiet", "--no-deps", "--python-version", "3.11"]
         command += ["--format", "pylock.toml", "--output-file", answer, wish]
         status, _out, error = module.run_command(command, cwd=folder, environ_update=environment)
         if status:
@@ -244,9 +232,9 @@ def described(source: str, path: str, **more: str) -> dict[str, str]:
     return {**empty, "source": source, "path": path, "file_sha256": sha256_file(path), **more}
 
 
-def known(cache: str, name: str) -> dict[str, str]:
-    """Return what the cache recorded under ``name`` where its file is there and whole, else {}."""
-    record: dict[str, str] = read_json(os.path.join(cache, name), default={})
+def known(path: str) -> dict[str, str]:
+    """Return what the cache recorded at ``path`` where its file is there and whole, else {}."""
+    record: dict[str, str] = read_json(path, default={})
     if not record or not os.path.isfile(record["path"]):
         return {}
     verify(record["path"], record.get("file_sha256") or record["sha256"])
@@ -259,7 +247,8 @@ def fetch_sdist(module: AnsibleModule) -> tuple[dict[str, str], bool]:
     if module.params["path"]:
         path, sha256 = local_file(module.params["path"], wanted)
         return described("sdist", path, sha256=sha256), False
-    found = known(cache, f"vllm-{version}.json")
+    record = os.path.join(cache, f"vllm-{version}.json")
+    found = known(record)
     if found and wanted in ("", found["sha256"]):
         return found, False
     archive = ask_indexes(module, version)
@@ -268,7 +257,7 @@ def fetch_sdist(module: AnsibleModule) -> tuple[dict[str, str], bool]:
     download([archive.url], target + ".part", digest, module.params["timeout"], MACHINE)
     os.replace(target + ".part", target)
     found = described("sdist", target, sha256=digest, upload_time=archive.upload_time, url=archive.url)
-    write_json(os.path.join(cache, f"vllm-{version}.json"), found)
+    write_json(record, found)
     return found, True
 
 
@@ -279,10 +268,10 @@ def fetch_git(module: AnsibleModule) -> tuple[dict[str, str], bool]:
     wish = Wish(tuple(module.params["git_urls"]), ref, commit, GIT_VARIABLES)
     if not wish.urls:
         raise CpufleetError("There is no address to fetch vLLM from with git", "Set vllm_source_build_git_urls")
-    name = f"vllm-{version}-{tree_digest(ref)[:12]}.json"
-    found = known(cache, name)
-    # A branch goes on; tags and commits stay.
-    if found and found["kind"] != "branch" and commit in ("", found["commit"]):
+    record = os.path.join(cache, f"vllm-{version}-git-{tree_digest(ref)[:12]}.json")
+    found = known(record)
+    # A branch goes on; tags and commits stay, as far as who said so is still believed.
+    if found and found["kind"] != "branch" and commit in ("", found["commit"]) and found["url"] in wish.urls:
         return found, False
     repository = Repository(
         os.path.join(cache, "vllm.git"), module.params["git_instead_of"], module.params["timeout"], MACHINE
@@ -296,7 +285,7 @@ def fetch_git(module: AnsibleModule) -> tuple[dict[str, str], bool]:
         pack_source(export, read_packed(export), version, target)
     more = {"url": there.url, "ref": ref, "commit": there.commit, "tree": tree, "kind": there.kind}
     found = described("git", target, sha256=tree_digest(tree), upload_time=repository.date(there.commit), **more)
-    write_json(os.path.join(cache, name), found)
+    write_json(record, found)
     return found, True
 
 
@@ -309,13 +298,17 @@ def fetch_archive(module: AnsibleModule) -> tuple[dict[str, str], bool]:
     else:
         path, url, downloaded = fetch_file(module)
         sha256 = wanted
-    packed = read_packed(path)
-    target = path
-    if not packed.plain:
-        target = os.path.join(cache, f"vllm-{version}-{sha256[:12]}.tar.gz")
-        pack_source(path, packed, version, target)
-    more = {"url": url, "commit": packed.commit, "upload_time": packed.date}
-    return described("archive", target, sha256=sha256, **more), downloaded
+    name = os.path.join(cache, f"vllm-{version}-{sha256[:12]}")
+    found = known(name + ".json")
+    if not found:
+        packed = read_packed(path)
+        more = {"sha256": sha256, "commit": packed.commit, "upload_time": packed.date}
+        if packed.plain:
+            return described("archive", path, url=url, **more), downloaded
+        pack_source(path, packed, version, name + ".tar.gz")
+        found = described("archive", name + ".tar.gz", **more)
+        write_json(name + ".json", found)
+    return {**found, "url": url}, downloaded
 
 
 def fetch_file(module: AnsibleModule) -> tuple[str, str, bool]:

@@ -132,6 +132,13 @@ def test_link_that_is_cut_every_time_names_the_cause(tmp_path: Path, server: Git
     assert not list((tmp_path / "cache").glob("*.tar.gz"))
 
 
+def test_address_that_is_no_longer_listed_is_no_longer_believed(tmp_path: Path, server: GitServer) -> None:
+    urls = [server.url("vllm.git")]
+    fetch(tmp_path, [f"{urls[0]}/"])
+    again = fetch(tmp_path, urls)
+    assert (again["downloaded"], again["source_archive"]["url"]) == (True, urls[0])
+
+
 def test_stale_mirror_and_a_dead_one_are_passed_over(tmp_path: Path, server: GitServer) -> None:
     dead = f"http://127.0.0.1:{dead_port()}/vllm.git"
     archive = fetch(tmp_path, [server.url("stale.git"), dead, server.url("vllm.git")])["source_archive"]

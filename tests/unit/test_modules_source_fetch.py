@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
-from ansible_collections.cpufleet.vllm.plugins.modules import source_fetch
+from ansible_collections.cpufleet.vllm.plugins.module_utils._uv import find_uv
 
 from tests.support.run_module import run_module
 
@@ -264,9 +264,9 @@ def test_without_uv_the_index_cannot_be_asked(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
     monkeypatch.setitem(os.environ, "PATH", str(tmp_path))
     with pytest.raises(CpufleetError) as refused:
-        source_fetch.find_uv(None)
+        find_uv(None, "set vllm_source_build_sdist to a file")
     assert str(refused.value) == (
-        "Cannot find uv on the controller, which asks the package index for the source of vLLM. "
+        "Cannot find uv on the controller, which asks the package index. "
         "Install it beside Ansible (python -m pip install uv), or set vllm_source_build_sdist to a file."
     )
 
