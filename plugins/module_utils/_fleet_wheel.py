@@ -52,7 +52,7 @@ def known_wheel(here: Situation, plan: dict[str, Any], store: dict[str, dict[str
 
 
 def runtime_packages(here: Situation, plan: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return ``suite`` and ``packages`` that bring the newer libc which the wheel needs; {} where the host's will do."""
+    """Return ``suite`` and ``packages`` that bring the newer libc that the wheel needs; {} where its own will do."""
     newer = newer_suite(here)
     if not newer or not misfits(here.host, plan["python"]["version"], manifest):
         return {}
