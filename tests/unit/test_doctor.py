@@ -220,6 +220,12 @@ CASES: list[tuple[str, Callable[[dict[str, Any]], None], str, str]] = [
     ("connection cut", server_of(question={"status": 0, "error": "RemoteDisconnected"}), "DEAD", "engine_dead"),
     ("health says 503", server_of(http={"health": 503}, question=UNASKED), "DEAD", "engine_dead"),
     (
+        "llama-server that loads",
+        server_of(http={"health": 503, "error": "Loading model"}, question=UNASKED, tokens={"moved": 0}),
+        "SLOW",
+        "loading",
+    ),
+    (
         "engine process is a zombie",
         server_of(question=UNASKED, processes=[process(10, "server"), process(11, "engine", state="Z")]),
         "DEAD",

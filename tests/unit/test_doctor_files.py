@@ -337,6 +337,10 @@ def test_cgroups_of_both_versions(tmp_path: Path) -> None:
     assert doctor.read_cgroup(machine, 7) == wanted
     wanted = {"memory_bytes": 200, "memory_max_bytes": 4096, "oom_kills": 4, "throttled": 9, "cpus": 0}
     assert doctor.read_cgroup(machine, 8) == wanted
+    # A container's limits stand above those of its units.
+    root.write("sys/fs/cgroup/cpu.max", "100000 100000\n")
+    root.write("sys/fs/cgroup/system.slice/memory.max", "50\n")
+    assert {"memory_max_bytes": 50, "cpus": 1.0}.items() <= doctor.read_cgroup(machine, 7).items()
 
 
 SECRETS = [

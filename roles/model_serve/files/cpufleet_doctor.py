@@ -70,7 +70,7 @@ HASH_AT_ONCE = 512 * MIB
 LOADING_S = 60
 RESTARTS = 2
 SECRET_LENGTH = 4  # shorter ones would take ordinary words out
-HTTP_OK, HTTP_REFUSED, HTTP_BROKEN = 200, (401, 403), 500
+HTTP_OK, HTTP_REFUSED, HTTP_BROKEN, HTTP_LOADING = 200, (401, 403), 500, 503
 
 ISA = {
     "avx2": ("avx2", "fma", "f16c"),
@@ -868,31 +868,37 @@ def read_tasks(machine: Machine, pid: int) -> Dict[str, int]:
 
 
 def read_cgroup(machine: Machine, pid: int) -> Facts:
-    """Return limits and counters of the cgroup of a process, in either version."""
+    """Return limits and counters of the cgroup of a process, in either version; limits bind from every level above."""
     paths: Dict[str, str] = {}
     for line in machine.text(f"/proc/{pid}/cgroup").splitlines():
         _number, controllers, path = [*line.split(":", 2), "", ""][:3]
         paths.update({name: path.rstrip("/") for name in controllers.split(",")})
 
-    def read(controller: str, name: str) -> str:
-        if controller in paths and controller:
-            return machine.text(f"/sys/fs/cgroup/{controller}{paths[controller]}/{name}")
-        bases = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
-        return next(
-            (text for text in (machine.text(f"{base}{paths.get('', '')}/{name}") for base in bases) if text), ""
-        )
+    def read(controller: str, name: str) -> List[str]:
+        """Return what a file says on each level, from the process's own one upwards."""
+        path = paths.get(controller, paths.get("", ""))
+        bases = [controller] if controller in paths else ["", "unified"]
+        levels = ["/".join(path.split("/")[:end]) for end in range(path.count("/") + 1, 0, -1)]
+        texts = [
+            machine.text(os.path.join("/sys/fs/cgroup", base) + f"{level}/{name}") for base in bases for level in levels
+        ]
+        return [text for text in texts if text]
 
     first = "memory" in paths
-    events = fields(read("memory", "memory.oom_control" if first else "memory.events"), " ")
-    quota = read("cpu", "cpu.cfs_quota_us") + " " + read("cpu", "cpu.cfs_period_us") if "cpu" in paths else ""
-    limits = (quota or read("", "cpu.max")).split()
-    limit = number(read("memory", "memory.limit_in_bytes" if first else "memory.max"))
+    events = fields("".join(read("memory", "memory.oom_control" if first else "memory.events")[:1]), " ")
+    times = fields("".join(read("cpu", "cpu.stat")[:1]), " ")
+    used = read("memory", "memory.usage_in_bytes" if first else "memory.current")[:1]
+    limits = [number(text) for text in read("memory", "memory.limit_in_bytes" if first else "memory.max")]
+    quotas = [text.split() for text in read("", "cpu.max")]
+    if "cpu" in paths:
+        quotas = [list(pair) for pair in zip(read("cpu", "cpu.cfs_quota_us"), read("cpu", "cpu.cfs_period_us"))]
+    cpus = [int(quota[0]) / int(quota[1]) for quota in quotas if quota[0].strip().isdigit()]
     return {
-        "memory_bytes": number(read("memory", "memory.usage_in_bytes" if first else "memory.current")),
-        "memory_max_bytes": limit if limit < 1 << 60 else 0,
+        "memory_bytes": number("".join(used)),
+        "memory_max_bytes": min([limit for limit in limits if 0 < limit < 1 << 60] or [0]),
         "oom_kills": number(events.get("oom_kill", "")),
-        "throttled": number(fields(read("cpu", "cpu.stat"), " ").get("nr_throttled", "")),
-        "cpus": round(int(limits[0]) / int(limits[1]), 2) if limits and limits[0].isdigit() else 0,
+        "throttled": number(times.get("nr_throttled", "")),
+        "cpus": round(min(cpus), 2) if cpus else 0,
     }
 
 
@@ -1232,7 +1238,7 @@ def may_read(status: os.stat_result, user: str) -> bool:
 
 def known_keys(machine: Machine, words: Sequence[str], root: str, environment: Dict[str, str]) -> List[str]:
     """Return the keys to ask with, the file's before the one that the running process was given."""
-    files = [root + "/secrets/api_key", option(words, "--api-key-file")]
+    files = [root + "/secrets/api_key" if root else "", option(words, "--api-key-file")]
     keys = [(machine.text(path).split() or [""])[0] for path in files if path.startswith("/")]
     keys += [option(words, "--api-key")] + [environment.get(name, "") for name in ("VLLM_API_KEY", "LLAMA_API_KEY")]
     return [key for index, key in enumerate(keys) if key and key not in keys[:index]]
@@ -1265,14 +1271,15 @@ def collect(machine: Machine, options: argparse.Namespace, secrets: Secrets) -> 
         finish(machine, server, question, key)
         if server["pid"]:
             compare_server(server, before, after)
+    for server in servers:
+        if not serves(server):
+            lines = journal_of(machine, server["unit"], server["systemd"].get("InvocationID", ""))
+            server["journal"] = first_cause([secrets.clean(line) for line in lines])
     facts = host_facts(machine, servers)
     flags = set(facts.pop("flags"))
     facts.update(rates=compare(before, after), orphans=find_orphans(machine, processes, everyone), servers=servers)
     for server in servers:
         server["findings"] = list(findings(machine, server, units.get(server["unit"], {}), options, flags))
-        if not serves(server):
-            lines = journal_of(machine, server["unit"], server["systemd"].get("InvocationID", ""))
-            server["journal"] = first_cause([secrets.clean(line) for line in lines])
     return facts
 
 
@@ -1295,8 +1302,9 @@ def prepare(machine: Machine, server: Facts, unit: Facts, options: argparse.Name
     """Complete a server for the looks to come; return the keys to ask it with, which are no facts."""
     environment = environment_of(machine, server["pid"]) if server["pid"] else {}
     server["variables"] = {name: value for name, value in sorted(environment.items()) if TOLD.match(name)}
-    root = Installation(machine, unit, options.install_root, False).root
-    keys = known_keys(machine, server["words"], root, environment)
+    installed = Installation(machine, unit, options.install_root, False)
+    # The key of another installation is nothing that this server is asked with.
+    keys = known_keys(machine, server["words"], installed.root if installed.deployment else "", environment)
     hidden = [option(server["words"], name) for name in ("--api-key", "--hf-token")]
     for value in keys + hidden + [value for name, value in environment.items() if SECRET.search(name)]:
         secrets.learn(value)
@@ -1326,7 +1334,7 @@ def ask(machine: Machine, server: Facts, keys: Sequence[str], options: argparse.
     status, text = client.ask("/metrics", (list(keys) or [""])[0])
     server["metrics"] = parse_metrics(text) if status == HTTP_OK else {}
     busy = server["metrics"].get("running", 0) + server["metrics"].get("waiting", 0)
-    if busy or options.no_question or server["http"]["health"] == 0:
+    if busy or options.no_question or not 0 < server["http"]["health"] < HTTP_BROKEN:
         return None
     question = Question(client, keys)
     question.start()
@@ -1604,6 +1612,9 @@ def named(members: Sequence[Facts]) -> str:
 def judge_answer(_facts: Facts, server: Facts) -> Iterator[Facts]:
     """Judge what the server said when it was asked."""
     health, question = server["http"].get("health") or 0, server["question"]
+    if health == HTTP_LOADING and "Loading model" in server["http"]["error"]:
+        yield cause("loading", "HTTP 503 from /health: Loading model")
+        return
     status = question["status"] if question.get("answered") else None
     broken = f"HTTP {health} from /health" if health >= HTTP_BROKEN else ""
     if status is not None and not 0 < status < HTTP_BROKEN:
