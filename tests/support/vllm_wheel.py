@@ -59,7 +59,9 @@ def vllm_wheel(  # noqa: PLR0913, PLR0917 - each part of a wheel that a test may
     folder.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, body in parts.items():
-            archive.writestr(zipfile.ZipInfo(path, (year, 10, 20, 8, 40, 0)), body)
+            member = zipfile.ZipInfo(path, (year, 10, 20, 8, 40, 0))
+            member.external_attr = (0o100755 if path.endswith(".so") else 0o100644) << 16
+            archive.writestr(member, body, zipfile.ZIP_DEFLATED)
     return folder / name
 
 

