@@ -214,11 +214,10 @@ def _known_fixes(reading: Reading) -> list[dict[str, Any]]:
 
 def _note_gaps(reading: Reading, facts: dict[str, Any]) -> None:
     """Note every fact that stayed without an answer, and a tree that is newer than this reader."""
-    wheel = reading.tree.kind == "wheel"
-    if wheel:
-        reading.note("a wheel holds no build files: compiler, oneDNN, suffix and Rust cannot be read from it")
+    # A wheel holds no build files, and nothing is built from it.
+    build_only = ("suffix", "rust") if reading.tree.kind == "wheel" else ()
     for name in ("version", "python_requires", "torch_cpu", "detection", "suffix", "rust"):
-        if facts[name] is None and not (wheel and name in ("suffix", "rust")):
+        if facts[name] is None and name not in build_only:
             reading.note(f"{name} was not found")
     version = facts["version"]
     if version and version_key(version)[:3] > version_key(NEWEST_KNOWN):
