@@ -22,6 +22,8 @@ from tests.support.git_server import dead_port, make_repository, serving
 from tests.support.run_module import run_module
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+# What the host's downloads are told already.
+PROXY = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "http.version", "GIT_CONFIG_VALUE_0": "HTTP/1.1"}
 CMAKE = 'set(PROJECT_VERSION "3.7.2")\n'
 PLAY = [
     {
@@ -40,7 +42,7 @@ PLAY = [
             {
                 "name": "Keep what the build is told",
                 "ansible.builtin.copy": {
-                    "content": "{{ __vllm_source_build_onednn_handed_over | to_json }}",
+                    "content": "{{ __vllm_source_build_environment | to_json }}",
                     "dest": "{{ told }}",
                     "mode": "0600",
                 },
@@ -85,10 +87,12 @@ def stage(tmp_path: Path, onednn: dict[str, Any], **more: Any) -> dict[str, Any]
         "vllm_source_build_root": str(tmp_path / "root"),
         "plan_archive": {"cache": str(tmp_path / "cache")},
         "plan_result": {
-            "wheel": {"identity": "0123456789ab" + "0" * 52},
+            "wheel": {"identity": "0123456789ab" + "0" * 52, "inputs": {"flags": {}}},
+            "compiler": {"cc": "gcc", "cxx": "g++"},
+            "jobs": 1,
             "onednn": {"acl": {**chosen(), "used": False}, **onednn},
         },
-        "torch_cpu_release": {"download": {}},
+        "torch_cpu_release": {"download": PROXY},
         "told": str(told),
         **more,
     }
@@ -154,6 +158,14 @@ def test_commit_from_a_mirror_and_the_arm_compute_library(source: Path, tmp_path
             vllm_source_build_git_instead_of={"https://code.invalid/": server.url("")},
         )
     assert told["ACL_ROOT_DIR"] == str(built(tmp_path, "acl"))
+    # Whatever else the build clones comes from there too.
+    assert {key: value for key, value in told.items() if "GIT" in key} == {
+        **PROXY,
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_1": f"url.{server.url('')}.insteadOf",
+        "GIT_CONFIG_VALUE_1": "https://code.invalid/",
+        "CARGO_NET_GIT_FETCH_WITH_CLI": "true",
+    }
     assert (built(tmp_path, "acl") / "CMakeLists.txt").read_text() == CMAKE
     assert told["FETCHCONTENT_SOURCE_DIR_ONEDNN"] == str(built(tmp_path))
     assert (built(tmp_path) / "src/a.cpp").exists()
