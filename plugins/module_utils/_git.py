@@ -165,6 +165,8 @@ class Repository:
                 text=True,
                 errors="replace",
                 timeout=LONGEST_SECONDS,
+                # Without a terminal ssh fails instead of waiting for a passphrase or a yes.
+                start_new_session=True,
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
