@@ -174,7 +174,7 @@ def test_what_the_kernel_killed_is_memory_also_where_the_log_says_nothing() -> N
     failure = told(log("ninja-resumed"), None, kernel=KERNEL, jobs=2)
     assert (failure.kind, failure.text) == (
         "memory",
-        "the compiler was killed for want of memory: the kernel killed cc1plus with 281 MiB at the memory limit of its "
+        "the compiler was killed for want of memory: the kernel killed cc1plus with 231 MiB at the memory limit of its "
         "control group",
     )
     assert told(log("ninja-resumed"), 1, oom_kills=2).text.endswith("the kernel killed 2 of the build's processes")
@@ -200,7 +200,7 @@ def test_the_remedy_for_memory_names_who_set_the_limit_and_whether_jobs_are_left
 
 def test_only_what_was_killed_of_this_unit_counts() -> None:
     (kill,) = kernel_kills(KERNEL, UNIT)
-    assert (kill.name, kill.rss_mib, kill.limit) == ("cc1plus", 281, True)
+    assert (kill.name, kill.rss_mib, kill.limit) == ("cc1plus", 231, True)
     assert kernel_kills(KERNEL, "cpufleet-build-cdcdcdcdcdcd.service") == []
     (kill,) = kernel_kills(HOST_KERNEL, UNIT)
     assert (kill.name, kill.limit) == ("cc1plus", False)
