@@ -20,16 +20,26 @@ from pathlib import Path
 def run(*command: str) -> str:
     """Run a command, through sudo where the caller is not root; return what it printed."""
     line = command if os.geteuid() == 0 or command[0] == "docker" else ("sudo", *command)
-    return subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip()
+    done = subprocess.run(line, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"small_disk: {' '.join(line)} failed: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+MAKE = {
+    "ext3": ["mkfs.ext3", "-q", "-F", "-m", "0"],
+    "ext4": ["mkfs.ext4", "-q", "-F", "-m", "0"],
+    "xfs": ["mkfs.xfs", "-q", "-f"],
+    "btrfs": ["mkfs.btrfs", "--quiet", "--force"],
+}
 
 
 def main() -> None:
-    """Make the disk and mount it in the host."""
+    """Make the disk and mount it in the host, with the host's own programs."""
     host, filesystem, mib, folder = sys.argv[1:5]
     descriptor, image = tempfile.mkstemp()
     os.truncate(descriptor, int(mib) << 20)
     os.close(descriptor)
-    run(f"/sbin/mkfs.{filesystem}", "-q", "-F", "-m", "0", image)
     loop = run("/sbin/losetup", "--find", "--show", image)
     Path(image).unlink()
     try:
@@ -37,7 +47,9 @@ def main() -> None:
         node = f"rm -f {loop}; mknod {loop} b {os.major(number)} {os.minor(number)} && mkdir -p {folder}"
         run("docker", "exec", host, "sh", "-c", node)
         leader = run("docker", "inspect", "--format", "{{.State.Pid}}", host)
-        run("nsenter", "--target", leader, "--mount", "mount", "-t", filesystem, loop, folder)
+        inside = ("nsenter", "--target", leader, "--mount", "--pid", "env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin")
+        run(*inside, *MAKE[filesystem], loop)
+        run(*inside, "mount", "-t", filesystem, loop, folder)
     finally:
         run("/sbin/losetup", "--detach", loop)
 

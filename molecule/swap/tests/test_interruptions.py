@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,20 @@ def program(host: Any) -> None:
         subprocess.run(command, check=True, capture_output=True)
 
 
-@pytest.fixture(scope="module", params=["ext4", "ext3"])
-def small_disk(request: pytest.FixtureRequest, host: Any) -> str:
-    """Return a folder on a disk of its own; on ext4 blocks are reserved, on ext3 zeros are written."""
-    folder = f"/mnt/{request.param}"
-    script = COLLECTION / "molecule/swap/files/small_disk.py"
-    subprocess.run([sys.executable, script, host.backend.host, request.param, "640", folder], check=True)
-    return folder
+@pytest.fixture(scope="module")
+def disk(host: Any) -> Callable[[str], str]:
+    """Return a function that gives the folder of a disk of its own with such a filesystem."""
+    made: dict[str, str] = {}
+
+    def give(filesystem: str) -> str:
+        if filesystem not in made:
+            made[filesystem] = f"/mnt/{filesystem}"
+            script = COLLECTION / "molecule/swap/files/small_disk.py"
+            command = [sys.executable, script, host.backend.host, filesystem, "640", made[filesystem]]
+            subprocess.run(command, check=True)
+        return made[filesystem]
+
+    return give
 
 
 def interrupt(host: Any, before: int, after: int, fault: str, folder: str = "/var/swap") -> list[dict[str, Any]]:
@@ -97,12 +105,30 @@ def test_disk_that_fills_up_leaves_what_was(host: Any, before: int) -> None:
     assert_converged(row, 96)
 
 
+# Blocks are reserved on ext4; on ext3, where that cannot be, zeros are written.
+@pytest.mark.parametrize("filesystem", ["ext4", "ext3"])
 @pytest.mark.parametrize("before", [0, 32])
-def test_disk_that_something_else_fills_meanwhile_leaves_what_was(host: Any, small_disk: str, before: int) -> None:
-    (row,) = interrupt(host, before, 96, "full:40", small_disk)
-    assert row["told"].startswith(f"failed: Cannot allocate {small_disk}/{host.backend.host}-cut")
+def test_disk_that_something_else_fills_meanwhile_leaves_what_was(
+    host: Any, disk: Callable[[str], str], filesystem: str, before: int
+) -> None:
+    folder = disk(filesystem)
+    (row,) = interrupt(host, before, 96, "full:40", folder)
+    assert row["told"].startswith(f"failed: Cannot allocate {folder}/{host.backend.host}-cut")
     assert row["told"].endswith("No space left on device. What there was before has been brought back.")
     assert (row["then_active"], row["then_size"], row["then_work"]) == (before * MIB, before * MIB, False)
     assert row["lowest"] >= before * MIB
     assert row["second"] == ("grown" if before else "created")
     assert_converged(row, 96)
+
+
+@pytest.mark.parametrize("filesystem", ["xfs", "btrfs"])
+@pytest.mark.parametrize(("before", "after", "steps"), [CASES[1], CASES[2]])
+def test_other_filesystems_take_the_same_steps(
+    host: Any, disk: Callable[[str], str], filesystem: str, before: int, after: int, steps: int
+) -> None:
+    """The kernel itself refuses swap with holes on xfs, and on btrfs what is copied on write or compressed."""
+    rows = interrupt(host, before, after, "step", disk(filesystem))
+    assert len(rows) == steps + 1
+    for row in rows:
+        assert row["lowest"] >= min(before, after) * MIB, row
+        assert_converged(row, after)
