@@ -67,7 +67,11 @@ class Server(ThreadingHTTPServer):
         self.process = context.Process(target=engine, args=(other, options.allocate))
         self.process.start()
         other.close()
-        self.pipe.recv()
+        try:
+            self.pipe.recv()
+        except EOFError:
+            self.process.join()
+            raise RuntimeError(f"the engine has ended with exit code {self.process.exitcode}") from None
         self.server_activate()
 
     def complete(self, words: int, tokens: int) -> bool:

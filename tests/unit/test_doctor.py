@@ -61,7 +61,7 @@ def healthy() -> dict[str, Any]:
         "rates": {"seconds": 4.0, "swap_in_bytes_s": 0, "swap_out_bytes_s": 0, "steal": 0.0, "busy_cpus": 0.1},
         "disks": [{"path": "/", "free_bytes": 9 * GIB, "total_bytes": 20 * GIB, "inodes_free": 0.9}],
         "shm": {"free_bytes": GIB, "total_bytes": GIB},
-        "kernel": {"readable": True, "oom": [], "invalid_opcode": []},
+        "kernel": {"readable": True, "oom": [], "oom_units": [], "invalid_opcode": []},
         "privileged": True,
     }
 
@@ -126,6 +126,24 @@ CASES: list[tuple[str, Callable[[dict[str, Any]], None], str, str]] = [
     ("failed for an unknown reason", server_of(**dead()), "DEAD", "not_running"),
     ("killed for memory", server_of(**dead(Result="oom-kill")), "DEAD", "oom_killed"),
     ("killed, in the journal", server_of(**dead(), journal=journal("out_of_memory")), "DEAD", "out_of_memory"),
+    (
+        "killed, in the kernel's log",
+        all_of(
+            server_of(**dead(ExecMainStartTimestampMonotonic="14917000000"), journal=journal("killed")),
+            host_of(kernel={"oom_units": [{"at_s": 14917, "unit": "vllm.service", "evidence": "killed"}]}),
+        ),
+        "DEAD",
+        "oom_killed",
+    ),
+    (
+        "a kill of an earlier start",
+        all_of(
+            server_of(**dead(ExecMainStartTimestampMonotonic="14918000000")),
+            host_of(kernel={"oom_units": [{"at_s": 14917, "unit": "vllm.service", "evidence": "killed"}]}),
+        ),
+        "DEAD",
+        "not_running",
+    ),
     ("damaged model", server_of(**dead(), journal=journal("model_damaged")), "DEAD", "model_damaged"),
     ("wrong argument", server_of(**dead(), journal=journal("unknown_argument")), "MISCONFIGURED", "unknown_argument"),
     (

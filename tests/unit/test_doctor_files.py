@@ -343,6 +343,17 @@ def test_cgroups_of_both_versions(tmp_path: Path) -> None:
     assert {"memory_max_bytes": 50, "cpus": 1.0}.items() <= doctor.read_cgroup(machine, 7).items()
 
 
+def test_kernel_log_names_the_service_that_was_killed() -> None:
+    found = doctor.parse_kernel_log((FIXTURES / "kernel_oom.txt").read_text(encoding="utf-8"))
+    assert found["readable"]
+    assert found["oom_units"] == [
+        {"at_s": 14919, "unit": "vllm.service", "evidence": "the kernel killed python (pid 32519) for memory"}
+    ]
+    assert len(found["oom"]) == 1
+    assert found["invalid_opcode"][0].endswith("in _C.abi3.so[7f3a0f400000+2000000]")
+    assert doctor.parse_kernel_log("")["readable"] is False
+
+
 SECRETS = [
     "vllm serve m --api-key sesame-sesame",
     "--api-key=sesame-sesame --port 1",

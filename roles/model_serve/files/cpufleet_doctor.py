@@ -739,7 +739,7 @@ BASES = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 UNIT_FOLDERS = [base + "/systemd/system" for base in BASES] + ["/run/systemd/transient"]
 PROPERTIES = listed(
     "LoadState ActiveState SubState Result NRestarts InvocationID MainPID UnitFileState ExecMainStatus ExecMainCode"
-    " NeedDaemonReload StateChangeTimestamp"
+    " NeedDaemonReload StateChangeTimestamp ExecMainStartTimestampMonotonic"
 )
 STARTS_ENGINE = re.compile(r"vllm\.entrypoints|\bvllm\s+serve\b|llama-server|llama_cpp\.server")
 
@@ -803,15 +803,27 @@ def journal_of(machine: Machine, unit: str, invocation: str) -> List[str]:
 
 
 def kernel_log(machine: Machine) -> Facts:
-    """Return what the kernel killed, of late where its log tells times, and whether its log could be read at all."""
-    words = ["journalctl", "--dmesg", "--no-pager", "--quiet", "--since=-24h", "--output=short-iso", "--lines=5000"]
+    """Return what the kernel's log tells of kills and faults since the host was started."""
+    words = ["journalctl", "--dmesg", "--no-pager", "--quiet", "--output=short-monotonic", "--lines=5000"]
     text = machine.command(words, 3.0).strip() or machine.command(["dmesg"], 2.0)
-    text = text.strip() or machine.text("/var/log/kern.log")[-MIB:]
+    return parse_kernel_log(text.strip() or machine.text("/var/log/kern.log")[-MIB:])
+
+
+def parse_kernel_log(text: str) -> Facts:
+    """Return the kills for want of memory, those of services with their time since boot, and illegal instructions."""
     kills = re.findall(r"^.*(?:Out of memory|Memory cgroup out of memory): Killed process.*$", text, re.MULTILINE)
     traps = re.findall(r"^.*(?:python|vllm|VLLM|llama).*trap invalid opcode.*$", text, re.MULTILINE)
+    groups = re.findall(
+        r"^\[\s*(\d+)\.\d+\].*oom-kill:.*task_memcg=([^,\s]*),task=(\S+?),pid=(\d+)", text, re.MULTILINE
+    )
     return {
-        "readable": bool(text.strip()),
+        "readable": bool(text),
         "oom": [shorten(line, 200) for line in kills[-5:]],
+        "oom_units": [
+            {"at_s": int(at), "unit": unit_of(group), "evidence": f"the kernel killed {name} (pid {pid}) for memory"}
+            for at, group, name, pid in groups
+            if unit_of(group)
+        ],
         "invalid_opcode": [shorten(line, 200) for line in traps[-3:]],
     }
 
@@ -1510,12 +1522,22 @@ def judge_server(facts: Facts, server: Facts) -> List[Facts]:
         for entry in server["findings"]
     ]
     if not server["pid"] or looping(server):
-        return judge_dead(server, found)
+        return judge_dead(server, found + list(judge_kills(facts, server)))
     if not server["listening"]:
         return [*judge_silent(facts, server), *judge_memory(facts, server), *found]
     for check in (judge_answer, judge_progress, judge_memory, judge_load, judge_threads, judge_unit):
         found += check(facts, server)
     return found
+
+
+def judge_kills(facts: Facts, server: Facts) -> Iterator[Facts]:
+    """Judge whether the kernel killed a process of the last start of a unit: that is why it is dead."""
+    started = number(str(server["systemd"].get("ExecMainStartTimestampMonotonic", ""))) // 1000000
+    kills = [
+        kill for kill in facts["kernel"]["oom_units"] if kill["unit"] == server["unit"] and kill["at_s"] >= started
+    ]
+    if server["unit"] and started and kills:
+        yield cause("oom_killed", kills[-1]["evidence"])
 
 
 def looping(server: Facts) -> bool:
@@ -1541,8 +1563,8 @@ def judge_dead(server: Facts, found: List[Facts]) -> List[Facts]:
     journal = server.get("journal")
     if journal and journal["code"] not in [entry["code"] for entry in found]:
         found.append(from_journal(journal))
-    if state.get("Result") == "oom-kill" and not any(entry["code"] == "out_of_memory" for entry in found):
-        found.append(cause("oom_killed", evidence))
+    killed = any(entry["code"] in ("out_of_memory", "oom_killed") for entry in found)
+    found += [cause("oom_killed", evidence)] if state.get("Result") == "oom-kill" and not killed else []
     settled = [entry for entry in found if entry["settled"]]
     others = [dict(entry, verdict="" if settled else entry["verdict"]) for entry in found if not entry["settled"]]
     died = cause("crash_loop" if looping(server) else "not_running", evidence)
