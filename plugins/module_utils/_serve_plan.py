@@ -56,7 +56,7 @@ def plan_serve(
             f"Cannot plan for {wish.concurrency} requests of {wish.context} tokens",
             "Name one request or more, and leave the context out or above 0",
         )
-    place = read_place(host, source)
+    place = read_place(host, source, wish.whole_gib)
     notes = Notes()
     chosen = choose(candidates, place, wish, notes)
     threads = place.threads(chosen.engine)

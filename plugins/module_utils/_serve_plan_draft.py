@@ -60,12 +60,15 @@ class Place:
         return choose_threads(self.host["cpu"], None if engine == LLAMA_CPP else self.release)
 
 
-def read_place(host: dict[str, Any], source: dict[str, Any] | None) -> Place:
+def read_place(host: dict[str, Any], source: dict[str, Any] | None, whole_gib: bool = False) -> Place:
     """Return the place that HostInfo and SourceInfo describe, bounded by the host's control groups."""
     memory = host["memory"]
     total, limit = int(memory["total_bytes"]), memory.get("limit_bytes")
     isa = host["cpu"].get("isa_class")
-    return Place(host, read_release(source, isa) if source else None, min(total, int(limit)) if limit else total)
+    release = read_release(source, isa) if source else None
+    if release is not None and whole_gib:
+        release = dataclasses.replace(release, kv_exact=False)
+    return Place(host, release, min(total, int(limit)) if limit else total)
 
 
 def draft(candidate: Candidate, engine: str, place: Place, wish: Wish) -> Draft:

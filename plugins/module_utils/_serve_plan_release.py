@@ -49,7 +49,7 @@ class Release:
         return self.arguments is None or argument in self.arguments
 
     def kv_rule(self) -> KvRule:
-        """Return how the KV cache is sized: to the byte by the argument, or in whole GiB by the variable."""
+        """Return how the KV cache is sized: by the byte with the argument, or in whole GiB by the variable."""
         return KvRule(unit=MIB if self.kv_exact else GIB, block=BLOCK, spare_blocks=1)
 
     def kv_reason(self) -> str:

@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
-from ansible_collections.cpufleet.vllm.plugins.module_utils._model_shape import ModelShape
+from ansible_collections.cpufleet.vllm.plugins.module_utils._model_shape import ModelShape, Packing
 
-__all__ = ("LLAMA_CPP", "VLLM", "Candidate", "Draft", "Wish")
+__all__ = ("LLAMA_CPP", "VLLM", "Candidate", "Draft", "Wish", "candidate_from")
 
 VLLM, LLAMA_CPP = "vllm", "llama_cpp"
 
@@ -42,13 +43,24 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class Wish:
-    """What the user wants. 0 for ``context`` and ``kv_bytes`` and "auto" elsewhere leave the choice to the plan."""
+    """What the user wants. 0 for ``context`` and ``kv_bytes`` and "auto" elsewhere leave the choice to the plan.
+
+    ``whole_gib``: the KV cache is told by the variable, in whole GiB, even where the release takes bytes.
+    """
 
     context: int = 0
     concurrency: int = 1
     engine: str = "auto"
     dtype: str = "auto"
     kv_bytes: int = 0
+    whole_gib: bool = False
+
+
+def candidate_from(document: dict[str, Any]) -> Candidate:
+    """Return the candidate that ``dataclasses.asdict`` made ``document`` of: model_info hands them on as data."""
+    shape = dict(document["shape"])
+    shape["packing"] = Packing(**shape["packing"])
+    return Candidate(**{**document, "shape": ModelShape(**shape)})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -75,6 +75,13 @@ model:
       description: Why the folder cannot be served; empty when it can.
       type: list
       elements: str
+    candidates:
+      description:
+        - What a service can be planned from, the weights beside C(config.json) and every GGUF with the true sizes that
+          their heads tell.
+        - Empty where they cannot be read, and in a folder with RV(model.problems).
+      type: list
+      elements: dict
     files:
       description: Name, size and SHA-256 of each file, sorted by name.
       type: list
@@ -95,6 +102,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._files import digest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._identity import digest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_bytes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._model import describe_model
+from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_read import read_candidates
 
 
 def load_json(path: str) -> dict[str, Any] | None:
@@ -104,6 +112,14 @@ def load_json(path: str) -> dict[str, Any] | None:
     except (CpufleetError, ValueError):
         return None
     return document if isinstance(document, dict) else None
+
+
+def candidates(path: str) -> list[dict[str, Any]]:
+    """Return what a service can be planned from in the folder ``path``."""
+    try:
+        return [dataclasses.asdict(candidate) for candidate in read_candidates(path)]
+    except CpufleetError:
+        return []
 
 
 def main() -> None:
@@ -127,6 +143,7 @@ def main() -> None:
                 load_json(os.path.join(path, "tokenizer_config.json")),
             )
         )
+        model["candidates"] = [] if model["problems"] else candidates(path)
         cache = "" if module.check_mode else module.params["cache"]
         memory = os.path.join(cache, digest(os.path.realpath(path))[:16] + ".json") if cache else ""
         wanted = module.params["digests"] and not model["problems"]

@@ -21,7 +21,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan import p
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_memory import HOST_RESERVE
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_models import STARTERS, forms_of, q4_candidate
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_read import read_candidates
-from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_types import Candidate, Wish
+from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_types import Candidate, Wish, candidate_from
 
 from tests.support.gguf import KEYS, TENSORS, gguf
 from tests.support.run_module import run_module
@@ -121,6 +121,12 @@ def test_bytes_by_the_argument_where_they_are_taken(model: Any, version: str) ->
 )
 def test_what_unset_and_zero_mean(model: Any, version: str, text: str) -> None:
     assert text in reason(plan_serve(model("smollm2-135m"), host(), source(version), Wish()), "kv_bytes")
+
+
+def test_whole_gib_where_the_caller_uses_the_variable(model: Any) -> None:
+    plan = plan_serve(model("smollm2-135m"), host(), source("0.28.0"), Wish(4096, whole_gib=True))
+    assert (plan["kv_bytes"], plan["environment"]["VLLM_CPU_KVCACHE_SPACE"]) == (GIB, "1")
+    assert "--kv-cache-memory-bytes" not in plan["arguments"]
 
 
 def test_swap_and_a_large_host_do_not_help_against_a_control_group(model: Any) -> None:
@@ -529,6 +535,23 @@ def test_config_with_an_index_beside_it(model: Any, tmp_path: Path) -> None:
 def test_weights_that_are_kept_in_32_bits_are_served_in_16(model: Any) -> None:
     (one,) = model("qwen2-0.5b", torch_dtype="float32")
     assert (one.narrow_bytes, one.wide_bytes, one.source) == (2 * 494_032_768, 4 * 494_032_768, "shape")
+
+
+def test_candidates_go_through_json_and_back(model: Any, tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(gguf())
+    for one in [*model("qwen2-7b-awq"), *read_candidates(str(tmp_path / "m.gguf"))]:
+        assert candidate_from(json.loads(json.dumps(dataclasses.asdict(one)))) == one
+
+
+def test_model_info_hands_candidates_on(model: Any, tmp_path: Path) -> None:
+    model("smollm2-135m")
+    folder = tmp_path / "smollm2-135m"
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / "pytorch_model.bin").write_bytes(bytes(1000))
+    described = run_module("model_info", path=folder)["model"]
+    assert [candidate_from(one) for one in described["candidates"]] == read_candidates(str(folder))
+    (folder / "broken.gguf").write_bytes(b"GGUF")
+    assert run_module("model_info", path=folder)["model"]["candidates"] == []
 
 
 def test_older_weight_files_count_by_their_size(model: Any, tmp_path: Path) -> None:
