@@ -81,6 +81,8 @@ def fetch(module: AnsibleModule) -> str:
         if there(dest, sha256):
             return ""
         url = download(urls, dest + ".part", sha256, module.params["timeout"], "this machine")
+        # Whatever the umask: it is read by the users of services.
+        os.chmod(dest + ".part", 0o644)
         os.replace(dest + ".part", dest)
     return url
 

@@ -33,10 +33,14 @@ SHARED = {
     "vllm_serial",
     "vllm_mirror",
     "vllm_hosts",
+    "vllm_depot",
+    "vllm_depot_url",
+    "vllm_builders",
+    "vllm_wheel_store",
 }
 SHARED_OR_ROLE = re.compile(rf"`((?:vllm|{'|'.join(ROLES)})_\w+)(?:[=:][^`]*)?`")
 DOCUMENTATION_NETWORKS = [ipaddress.ip_network(text) for text in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")]
-LONGEST_README = 150
+LONGEST_README = 170
 
 
 def read(path: Path) -> str:
@@ -73,7 +77,8 @@ def test_link_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_variable_in_a_page_exists(page: Path) -> None:
     filters = {path.stem for path in REPOSITORY.glob("plugins/filter/*.yml")}
-    known = defaults() | facts() | filters | SHARED | set(ROLES)
+    modules = {path.stem for path in REPOSITORY.glob("plugins/modules/*.py")}
+    known = defaults() | facts() | filters | modules | SHARED | set(ROLES)
     assert {name for name in SHARED_OR_ROLE.findall(read(page)) if name not in known} == set()
 
 

@@ -28,6 +28,8 @@ SHARED = (
     "vllm_serial",
     "vllm_mirror",
     "vllm_wheel_store",
+    "vllm_depot",
+    "vllm_depot_url",
 )
 FALLBACK = re.compile(r"\b([a-z]\w*)\s*\|\s*default\(([^(),]*)(?:, true)?\)")
 
