@@ -13,6 +13,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = "/opt/vllm"
 MOLECULE = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -104,6 +106,18 @@ def test_a_host_that_only_received_has_no_build_set() -> None:
     installed = {line.split()[0] for line in done.stdout.splitlines() if line.endswith(" installed")}
     assert "libgomp1" in installed
     assert not installed & {"g++", "gcc", "libnuma-dev"}
+
+
+@pytest.mark.parametrize("what", ["wheel", "lock"])
+def test_what_was_changed_in_the_store_is_refused(what: str) -> None:
+    said = json.loads((MOLECULE / "tampered.json").read_text())[what]
+    (recorded,) = [
+        json.loads(path.read_text())["sha256"] for path in (MOLECULE / f"store/{what}s").glob("*/manifest.json")
+    ]
+    assert said.startswith(f"The {what} {MOLECULE}/tampered/{what}s/")
+    assert recorded in said
+    assert "changed" in said
+    assert "Remove the folder" in said
 
 
 def test_a_wheel_of_the_newer_libc_is_refused_by_the_older_host_with_the_floor_named() -> None:
