@@ -13,7 +13,7 @@ from typing import Any
 from ansible_collections.cpufleet.vllm.plugins.module_utils._isa import supports
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import version_key
 
-__all__ = ("misfits", "python_fits", "range_fits", "served_class")
+__all__ = ("misfits", "python_fits", "range_fits")
 
 # What each kernel library takes for granted where a wheel has several and one is picked by the CPU.
 KERNEL_CLASS = {"_C": "avx512_bf16", "_C_AVX512": "avx512", "_C_AVX2": "avx2"}
@@ -78,14 +78,6 @@ def isa(host: dict[str, Any], manifest: dict[str, Any], requires: dict[str, Any]
     if any(supports(own, name) for name in built):
         return []
     return [f"ISA: the wheel needs {' or '.join(built)}, {has}. Build for {own or 'another CPU'}, {ELSE}."]
-
-
-def served_class(own: str, manifest: dict[str, Any]) -> str:
-    """Return the class whose kernels a CPU of class ``own`` runs with this wheel; "" where that is not known."""
-    library = (manifest.get("selection") or {}).get(own, "")
-    if len(set((manifest.get("selection") or {}).values())) > 1:
-        return KERNEL_CLASS.get(library, "")
-    return next((str(name) for name in manifest.get("isa") or [] if supports(own, str(name))), "")
 
 
 def libc(host: dict[str, Any], requires: dict[str, Any]) -> list[str]:

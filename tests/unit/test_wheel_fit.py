@@ -16,7 +16,6 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel_fit import (
     misfits,
     python_fits,
     range_fits,
-    served_class,
 )
 
 HOST: dict[str, Any] = json.loads((Path(__file__).parent / "fixtures" / "plan" / "host-debian12.json").read_text())
@@ -202,9 +201,6 @@ def test_one_library_serves_stronger_cpus_too() -> None:
     one = dict.fromkeys(ALL, "_C")
     wheel = {**manifest(("avx2",), libraries=["_C"]), "selection": one}
     assert misfits(host("amx"), "3.11", wheel) == []
-    assert served_class("amx", wheel) == "avx2"
-    assert served_class("avx512", {**wheel, "selection": ALL}) == "avx512"
-    assert served_class("avx2", manifest(("amx",))) == ""
 
 
 def test_facts_that_were_recorded_before_the_libraries_were_read() -> None:
