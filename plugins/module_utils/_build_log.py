@@ -16,6 +16,8 @@ __all__ = ("Progress", "Sample", "cpu_seconds", "progress", "progress_line", "re
 STEP = re.compile(r"^\[(\d+)/(\d+)\](?!.*-populate')", re.MULTILINE)
 # Files differ a hundredfold in cost and stand together by kind: only the last minutes tell how fast it goes now.
 WINDOW_S = 300.0
+# One or two steps are no pace.
+FEWEST = 3
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def remember(samples: list[Sample], now: float, log: str) -> list[Sample]:
         return [Sample(now, step)] if not samples or not samples[-1].step else samples
     known = samples if step >= samples[-1].step else [Sample(samples[-1].time, 0)]
     known = [*known, Sample(now, step)] if step > known[-1].step else known
-    old = [sample for sample in known if sample.time < now - WINDOW_S]
+    old = [sample for sample in known if sample.time < now - WINDOW_S and sample.step <= step - FEWEST]
     return [*old[-1:], *known[len(old) :]]
 
 

@@ -62,8 +62,10 @@ def test_what_is_left_goes_at_the_pace_of_the_last_minutes() -> None:
     slow_then_quick = watched((0, 0), (600, 10), (650, 20), (700, 30), (1000, 80), total=100)
     assert slow_then_quick == [Sample(650, 20), Sample(700, 30), Sample(1000, 80)]
     assert progress(at(80, 100), slow_then_quick, 1000).eta_s == 116  # since the start it would be 250
-    quick_then_slow = watched((0, 0), (10, 50), (20, 90), (400, 91), total=100)
-    assert progress(at(91, 100), quick_then_slow, 400).eta_s == 3420  # since the start it would be 39
+    quick_then_slow = watched((0, 0), (10, 50), (20, 90), (200, 91), (400, 92), (600, 93), total=100)
+    assert progress(at(93, 100), quick_then_slow, 600).eta_s == 1353  # since the start it would be 45
+    few = watched((0, 0), (30, 1), (400, 2), total=8)
+    assert progress(at(2, 8), few, 400).eta_s == 1200  # two steps are no pace of their own
 
 
 def test_a_step_that_takes_long_slows_the_pace_while_it_runs() -> None:
