@@ -158,3 +158,11 @@ def test_a_mended_wheel_says_so() -> None:
     assert {"decision": "edits", "text": "slot-mapping-arguments: packed into the wheel on the controller"} in plan[
         "reasons"
     ]
+
+
+def test_a_libc_that_the_host_may_take_from_its_next_release() -> None:
+    newer = situation({"allow_newer_suite": True}, {"glibc": "2.38"})
+    plan = plan_host(newer)
+    assert (refusals(plan), plan["wheel"]["runtime"]["suite"]) == ([], "trixie")
+    assert plan_host(situation({"allow_newer_suite": True}))["wheel"]["runtime"] == {}
+    assert len(refusals(plan_host(situation({}, {"glibc": "2.38"})))) == 1
