@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 ROOT = "/opt/vllm"
+# The lock, manifests, unit and settings.
+RECEIVED_BESIDE = 1_000_000
 MOLECULE = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 REPOSITORY = Path(__file__).resolve().parents[3]
 LOST: dict[str, Any] = json.loads((MOLECULE / "lost.json").read_text())
@@ -118,6 +120,14 @@ def test_what_was_changed_in_the_store_is_refused(what: str) -> None:
     assert recorded in said
     assert "changed" in said
     assert "Remove the folder" in said
+
+
+def test_a_host_that_only_received_got_the_wheel_and_little_else_through_the_controller() -> None:
+    (wheel,) = (MOLECULE / "store/wheels").glob("*/*.whl")
+    sent = {name.rpartition("fleet-")[2]: size for name, size in LOST["bytes"]["sent"].items()}
+    assert LOST["bytes"]["unseen"] == []
+    for name in ("new-strong", "new-weak"):
+        assert wheel.stat().st_size < sent[name] <= wheel.stat().st_size + RECEIVED_BESIDE
 
 
 def test_a_wheel_of_the_newer_libc_is_refused_by_the_older_host_with_the_floor_named() -> None:
