@@ -73,6 +73,11 @@ def test_a_step_that_takes_long_slows_the_pace_while_it_runs() -> None:
     assert [progress(at(2, 8), samples, now).eta_s for now in (60, 120)] == [180, 360]
 
 
+def test_a_step_longer_than_the_window_leaves_a_pace() -> None:
+    samples = watched((0, 0), (30, 1), (60, 4), (500, 4), (900, 4), total=8)
+    assert progress(at(4, 8), samples, 900).eta_s == 1160  # from the first step on: three in 870 s
+
+
 def test_a_look_without_a_new_step_is_not_remembered() -> None:
     assert watched((0, 0), (10, 1), (20, 1), (30, 1)) == [Sample(0, 0), Sample(10, 1)]
 
