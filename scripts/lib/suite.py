@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,6 +23,8 @@ from scripts.lib import bench, guards, image, sanity
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LAST_SCENARIO = "default"
+# Scenarios that need no torch run on the other release of the hosts' distribution as well, as tier molecule:swap@13.
+OTHER_IMAGES = {"swap": ("cpufleet/debian:13",), "toolchain": ("cpufleet/debian:13",)}
 MYPY_TARGETS = ("scripts/lib", "scripts/make_models.py")
 MYPY_PACKAGES = ("module_utils", "modules")
 COLLECTION = "ansible_collections.cpufleet.vllm.plugins"
@@ -168,6 +171,17 @@ def molecule(scenario: str) -> None:
     step(f"molecule {scenario}", ["molecule", "test", "--scenario-name", scenario], **bench.environment(scenario))
 
 
+def molecule_on(scenario: str, other: str) -> None:
+    """Run one molecule scenario on another image than the usual one."""
+    usual = os.environ.get("CPUFLEET_IMAGE", "")
+    os.environ["CPUFLEET_IMAGE"] = other
+    try:
+        image.ensure(bench.cache(), bench.as_root)
+        molecule(scenario)
+    finally:
+        os.environ["CPUFLEET_IMAGE"] = usual
+
+
 def full_tests() -> None:
     """Run every test that is marked full."""
     for folder in ("tests/unit", "tests/integration", "tests/full"):
@@ -189,12 +203,12 @@ def tiers() -> list[Tier]:
         Tier("models", models),
         Tier("integration", lambda: pytest("tests/integration", "not full"), hosts=True),
     ]
-    found += [Tier(f"molecule:{name}", _scenario(name), hosts=True) for name in scenarios(REPOSITORY)]
+    for name in scenarios(REPOSITORY):
+        found.append(Tier(f"molecule:{name}", partial(molecule, name), hosts=True))
+        for other in OTHER_IMAGES.get(name, ()):
+            tier = f"molecule:{name}@{other.rpartition(':')[2]}"
+            found.append(Tier(tier, partial(molecule_on, name, other), hosts=True))
     return [*found, Tier("full", full_tests, full=True), Tier("sanity", sanity_tests, full=True)]
-
-
-def _scenario(name: str) -> Callable[[], None]:
-    return lambda: molecule(name)
 
 
 def selected(everything: list[Tier], names: list[str], full: bool) -> list[Tier]:

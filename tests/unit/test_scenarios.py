@@ -50,6 +50,19 @@ def test_the_suite_runs_every_scenario_and_the_whole_chain_last() -> None:
     assert "default" not in listed[:-1]
 
 
+@pytest.mark.parametrize("name", ["swap", "toolchain"])
+def test_what_needs_no_torch_runs_on_debian_13_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, str]] = []
+    monkeypatch.setenv("CPUFLEET_IMAGE", "")
+    monkeypatch.setattr(suite.image, "ensure", lambda *_arguments: seen.append(("ensured", suite.image.name())))
+    monkeypatch.setattr(suite, "molecule", lambda scenario: seen.append((scenario, suite.image.name())))
+    (tier,) = [tier for tier in suite.tiers() if tier.name == f"molecule:{name}@13"]
+    assert (tier.hosts, tier.full) == (True, False)
+    tier.run()
+    assert seen == [("ensured", "cpufleet/debian:13"), (name, "cpufleet/debian:13")]
+    assert suite.image.name() == "cpufleet/debian:12"
+
+
 def test_scenarios_are_found_by_listing(tmp_path: Path) -> None:
     for name in ("default", "swap", "zeta"):
         (tmp_path / "molecule" / name).mkdir(parents=True)

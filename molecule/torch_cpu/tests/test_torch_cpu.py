@@ -16,6 +16,11 @@ print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "sum
                   "packages": sorted(d.metadata["Name"].lower() for d in m.distributions())}))
 """
 
+# What only a host that compiles vLLM has, and what a host that serves it has, by the names of Debian's packages.
+BUILD_SET = {"g++", "gcc", "libnuma-dev", "python3.11-dev", "ccache", "git", "make", "cmake", "ninja-build"}
+RUNTIME_SET = {"python3.11-venv", "libgomp1", "libnuma1", "libtcmalloc-minimal4", "ca-certificates"}
+COMPILED = "import torch; print(torch.compile(lambda x: torch.sin(x) * 2 + 1)(torch.zeros(8)).sum().item())"
+
 
 def venv(host: Any) -> str:
     (release,) = host.file(f"{ROOT}/releases").listdir()
@@ -67,3 +72,24 @@ def test_small_tmp_was_not_used(host: Any) -> None:
 def test_python_of_the_system_is_as_it_was(host: Any) -> None:
     assert host.run("python3 -c 'import torch'").rc != 0
     assert host.run("ls /usr/lib/python3*/EXTERNALLY-MANAGED").rc == 0
+
+
+def test_a_host_that_received_its_wheel_got_no_build_set(host: Any) -> None:
+    packages = set(host.file("/root/packages-of-a-receiver").content_string.split())
+    assert packages & BUILD_SET == set()
+    assert packages >= RUNTIME_SET
+    assert [name for name in packages if name.startswith(("cpp", "g++", "gcc")) and name != "gcc-12-base"] == []
+
+
+def test_tcmalloc_can_be_preloaded(host: Any) -> None:
+    library = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
+    host.run_expect([0], f"LD_PRELOAD={library} python3 -c 'print(1)'")
+    maps = host.check_output(f"LD_PRELOAD={library} python3 -c 'print(open(\"/proc/self/maps\").read())'")
+    assert "libtcmalloc_minimal" in maps
+
+
+def test_compiler_at_run_time_is_enough_for_torch_compile(host: Any) -> None:
+    packages = set(host.check_output("dpkg-query -W -f '${Package}\n'").split())
+    assert packages & BUILD_SET == {"g++", "gcc", "python3.11-dev"}
+    cache = "TORCHINDUCTOR_CACHE_DIR=/root/inductor TMPDIR=/root"
+    assert host.check_output(f"{cache} {venv(host)}/bin/python -c '{COMPILED}'") == "8.0"
