@@ -25,7 +25,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LAST_SCENARIO = "default"
 # Scenarios that need no torch run on the other release of the hosts' distribution as well, as tier molecule:swap@13.
 OTHER_IMAGES = {"swap": ("cpufleet/debian:13",), "toolchain": ("cpufleet/debian:13",)}
-MYPY_TARGETS = ("scripts/lib", "scripts/make_models.py")
+MYPY_TARGETS = ("scripts/lib", "scripts/make_models.py", "roles/model_serve/files/cpufleet_doctor.py")
 MYPY_PACKAGES = ("module_utils", "modules")
 COLLECTION = "ansible_collections.cpufleet.vllm.plugins"
 # pytest's closing line, also inside molecule's frame: "== 3 passed, 1 failed in 0.92s =="

@@ -103,3 +103,13 @@ def in_container(name: str) -> Callable[[str], tuple[int, str]]:
         return done.returncode, done.stdout if done.returncode == 0 or done.stdout else done.stderr
 
     return execute
+
+
+def by_testinfra(host: Any) -> Callable[[str], tuple[int, str]]:
+    """Return ``execute`` for a host of testinfra."""
+
+    def execute(command: str) -> tuple[int, str]:
+        done = host.run("sh -c %s", command)
+        return done.rc, done.stdout if done.rc == 0 or done.stdout else done.stderr
+
+    return execute

@@ -4,7 +4,7 @@
 
 """The doctor on a host where site.yml has served a model: real faults of a real vLLM, each mended again.
 
-``check_all(execute)`` for a test of molecule; by hand, for a container:
+``check_all(by_testinfra(host))`` in a test of molecule; by hand, for a container, from the repository's folder:
 ``CPUFLEET_DOCTOR_HOST=name python -m tests.support.served_doctor [FAULT ...]``.
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from tests.support.doctor_host import DoctorHost, Said, in_container
 
 ROOT = "/opt/vllm"
-START_S = 240
+START_S = 600
 ASK = """
 import json, sys, threading, urllib.request
 asked = json.load(open("{root}/current/manifest.json"))

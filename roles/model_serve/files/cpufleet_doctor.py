@@ -1334,7 +1334,8 @@ def prepare(machine: Machine, server: Facts, unit: Facts, options: argparse.Name
 def ask(machine: Machine, server: Facts, keys: Sequence[str], options: argparse.Namespace) -> Optional[Question]:
     """Ask a server for its counters, and where nobody else asks it, for one token; return that question."""
     server.update(http={}, question={"asked": False}, metrics={})
-    elsewhere = machine.link("/proc/self/ns/net") != machine.link(f"/proc/{server['pid'] or 'self'}/ns/net")
+    networks = {machine.link("/proc/self/ns/net"), machine.link(f"/proc/{server['pid'] or 'self'}/ns/net")}
+    elsewhere = len(networks - {""}) > 1  # not every root may look
     if not machine.live or not server["listening"] or elsewhere:
         server["http"]["reason"] = "its network is another" if elsewhere else "it does not listen"
         return None
@@ -1618,10 +1619,15 @@ def judge_silent(facts: Facts, server: Facts) -> Iterator[Facts]:
         yield cause("process_stopped", named(stopped))
     elif port_taken(server):
         yield cause("port_in_use", taken(server))
-    elif cpu >= IDLE_CPU or read >= MIB or up < LOADING_S or thrashing(facts, server):
+    elif cpu >= IDLE_CPU or read >= MIB or up < LOADING_S or waits_for_disk(server) or thrashing(facts, server):
         yield cause("loading", evidence)
     else:
         yield cause("loading_hangs", evidence)
+
+
+def waits_for_disk(server: Facts) -> bool:
+    """Tell whether a process of a server waits for the disk; what it has read is not told everywhere."""
+    return any(member["state"] == "D" for member in server["processes"])
 
 
 def named(members: Sequence[Facts]) -> str:
