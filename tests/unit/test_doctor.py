@@ -307,6 +307,12 @@ CASES: list[tuple[str, Callable[[dict[str, Any]], None], str, str]] = [
         "SLOW",
         "idle_cores",
     ),
+    (
+        "a changed model weighs more than an idle core",
+        server_of(variables={"OMP_NUM_THREADS": "1"}, findings=finding("model_changed")),
+        "MISCONFIGURED",
+        "model_changed",
+    ),
     ("not enabled", server_of(systemd={"UnitFileState": "disabled"}), "MISCONFIGURED", "not_enabled"),
     ("unit file not read", server_of(systemd={"NeedDaemonReload": "yes"}), "MISCONFIGURED", "reload_needed"),
     ("restarted once", server_of(systemd={"NRestarts": 1}), "OK", "restarts"),

@@ -95,7 +95,8 @@ SETTINGS = frozenset(
 )
 
 # What the doctor itself finds: code | verdict | meaning | what to do | the next command. D DEAD, H HUNG, W SWAPPING,
-# O OVERLOADED, S SLOW, M MISCONFIGURED; "!": keeps the service from running; "-": a note, which decides nothing.
+# O OVERLOADED, S SLOW, M MISCONFIGURED; "!": keeps the service from running; "~": told after all others; "-": a note,
+# which decides nothing.
 OWN = """
 no_server | D | No vLLM and no llama-server runs on this host, and no unit would start one | Run the playbook site.yml
   for this host | systemctl list-units --all '*vllm*' '*llama*'
@@ -122,9 +123,9 @@ slow_answer | S | A single token takes long | A long prompt of another client, o
 steal | S | The hypervisor gives the processors to others | Ask the provider, or move to another host | vmstat 1 5
 throttled | S | The service meets its CPU quota | Raise the quota of the unit or the container | systemctl show {unit}
   --property=CPUQuotaPerSecUSec
-too_many_threads_compute | S | More threads compute than there are CPUs | Set OMP_NUM_THREADS to the CPUs of this host
+too_many_threads_compute | S~ | More threads compute than there are CPUs | Set OMP_NUM_THREADS to the CPUs of this host
   (model_serve_extra_environment) | {show}
-idle_cores | S | Fewer threads compute than there are cores | Set OMP_NUM_THREADS or VLLM_CPU_OMP_THREADS_BIND to the
+idle_cores | S~ | Fewer threads compute than there are cores | Set OMP_NUM_THREADS or VLLM_CPU_OMP_THREADS_BIND to the
   CPUs of this host | {show}
 port_in_use | M! | Another process listens on the service's port | Stop it, or choose another port | ss -ltnp 'sport =
   :{port}'
@@ -1059,7 +1060,7 @@ def cause(code: str, evidence: str, **values: Any) -> Facts:
     """Return one cause; an empty verdict is a note, and a settled one keeps the service from running."""
     letter, text, remedy, command = read_own(OWN)[code]
     found = {"code": code, "verdict": LETTERS[letter[0]], "text": text, "evidence": evidence, "remedy": remedy}
-    return dict(found, command=command, settled=letter.endswith("!"), values=values)
+    return dict(found, command=command, settled=letter.endswith("!"), late=letter.endswith("~"), values=values)
 
 
 def check_install(machine: Machine, server: Facts, manifest: Facts) -> Iterator[Facts]:
@@ -1478,7 +1479,7 @@ def judge(facts: Facts) -> Tuple[str, List[Facts]]:
         else [cause("no_server", "no process, no unit file"), *judge_host(facts)]
     )
     causes += [complete(entry, {"unit": ""}) for entry in host]
-    causes.sort(key=lambda entry: VERDICTS.index(entry["verdict"] or "OK"))
+    causes.sort(key=lambda entry: (not entry["verdict"], entry.pop("late"), VERDICTS.index(entry["verdict"] or "OK")))
     return (causes[0]["verdict"] or "OK") if causes else "OK", causes
 
 
@@ -1497,7 +1498,7 @@ def complete(entry: Facts, server: Facts) -> Facts:
         "port": server.get("listener", {}).get("port", ""),
     }
     command = entry["command"].format(**known, **entry["values"])
-    kept = {name: entry[name] for name in ("code", "verdict", "text", "evidence", "remedy")}
+    kept = {name: entry[name] for name in ("code", "verdict", "text", "evidence", "remedy", "late")}
     return dict(kept, command=command, unit=name_of(server) if server.get("engine") else "")
 
 
