@@ -28,17 +28,18 @@ __all__ = (
 )
 
 # The largest cc1plus seen while building for avx2: 0.6.5 1.77 GiB, 0.13.0 2.13 and 0.16.0 2.22 (all with g++ 12.2);
-# 0.11.0 1.75 and 0.17.1 2.32 (g++ 14.2).
+# 0.11.0 1.75, 0.17.1 2.32 and 0.28.0 2.56 (g++ 14.2); cpu_attn.cpp of 0.32.0 for AMX 2.84 (g++ 12.2).
 JOB_BYTES = {
     "I0": int(1.8 * GIB),
     "I1": int(1.8 * GIB),
     "I2": int(2.2 * GIB),
     "I3": int(2.3 * GIB),
     "I4": int(2.4 * GIB),
+    "I5": int(2.9 * GIB),
 }
 JOB_BYTES_UNMEASURED = 3 * GIB
-# Processor minutes of one build, measured on 2 cores of an AMD EPYC: 0.6.5 and 0.28.0.
-BUILD_MINUTES = {"I0": 5, "I5": 56}
+# Processor minutes of one build, measured on 2 cores of an AMD EPYC, avx2, 2026-11-30.
+BUILD_MINUTES = {"I0": 5, "I1": 5, "I2": 5, "I3": 5, "I4": 5, "I5": 56}
 BUILD_MINUTES_UNMEASURED = 30
 INSTALL_MINUTES = 3
 # Versions that uv brings, the one that most releases of vLLM and torch have wheels for first.
