@@ -410,6 +410,13 @@ def test_rollback_chooses_the_deployment_before(root: Root) -> None:
     assert doctor.previous(machine, "/opt/vllm", "d1", "vllm.service") == "d9", "what an interrupted switch left"
 
 
+def test_a_snapshot_that_cannot_be_saved_does_not_cost_the_verdict() -> None:
+    done = run("--seconds", "0", "--no-question", "--snapshot", "/proc/none")
+    assert done.stdout.split()[0].rstrip(":") in doctor.VERDICTS
+    assert "snapshot: could not be saved: " in done.stdout.splitlines()[-1]
+    assert done.returncode in doctor.STATUS.values()
+
+
 def test_help_names_every_exit_status() -> None:
     text = run("--help").stdout
     for verdict, status in doctor.STATUS.items():

@@ -1004,7 +1004,7 @@ class Question(threading.Thread):
         """Ask; a key that is refused makes room for the next."""
         for index, key in enumerate(self.keys or [""]):
             status, text = self.client.ask("/v1/models", key)
-            self.result.update(status=status, error="" if status == HTTP_OK else shorten(text, 200), key=index)
+            self.result.update(status=status, error="" if status == HTTP_OK else shorten(text, 120), key=index)
             if status not in HTTP_REFUSED:
                 break
         if self.result["status"] != HTTP_OK:
@@ -1016,7 +1016,7 @@ class Question(threading.Thread):
         body = {"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}
         status, text = self.client.ask("/v1/completions", key, body, SLOW_QUESTION_S)
         took = round(time.monotonic() - self.began, 2)
-        self.result.update(status=status, error="" if status == HTTP_OK else shorten(text, 200), took=took)
+        self.result.update(status=status, error="" if status == HTTP_OK else shorten(text, 120), took=took)
 
     def state(self) -> Facts:
         """Return what came of it so far; a time-out is no answer."""
@@ -1650,7 +1650,8 @@ def judge_answer(_facts: Facts, server: Facts) -> Iterator[Facts]:
         broken = f"a request for one token ended with {status or ''} {question['error']}"
     dead = [member for member in server["processes"] if member["state"] in ("Z", "X", "gone") and member["part"] != ""]
     if broken or dead:
-        journal = server.get("journal")
+        told = server.get("journal")
+        journal = told if told and told["code"] != "unknown" else None
         evidence = "; ".join(filter(None, [broken, named(dead), journal["line"] if journal else ""]))
         entry = cause("engine_dead", evidence)
         yield dict(entry, remedy=journal["remedy"]) if journal else entry
@@ -2033,8 +2034,12 @@ def check(options: argparse.Namespace) -> int:
     lines = report(verdict, causes, facts)
     document = {"verdict": verdict, "line": lines[0], "causes": causes, "facts": facts}
     if options.snapshot and machine.live:
-        document["snapshot"] = Snapshot(machine, options.snapshot, secrets, facts).save(document, lines)
-        lines.append(f"snapshot: {document['snapshot']}")
+        try:
+            document["snapshot"] = Snapshot(machine, options.snapshot, secrets, facts).save(document, lines)
+            lines.append(f"snapshot: {document['snapshot']}")
+        except OSError as error:  # the verdict is worth more
+            document["snapshot_error"] = str(error)
+            lines.append(f"snapshot: could not be saved: {error}")
     text = json.dumps(document, indent=2, sort_keys=True) if options.json else "\n".join(lines)
     sys.stdout.write(secrets.clean(text) + "\n")
     return STATUS[verdict]
