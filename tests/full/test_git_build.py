@@ -73,9 +73,6 @@ def test_wheel_from_git_is_a_cpu_wheel_and_answers(host: str, server: GitServer,
     release = manifest(host, f"releases/{installed['release']}")
     assert Path(release["wheel_file"]).name.startswith("vllm-0.6.5+cpu-")
     assert release["source"]["url"] == server.url("vllm.git")
-    # No Python, and in no list of setup.py: only a list of all files brings it into a wheel.
-    listed = bench.run("docker", "exec", host, "python3", "-m", "zipfile", "--list", release["wheel_file"]).stdout
-    assert "vllm/distributed/kv_transfer/README.md" in listed
     assert platform(host, installed["release"], inventory) == "CpuPlatform"
 
 
