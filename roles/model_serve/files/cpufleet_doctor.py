@@ -69,6 +69,7 @@ INODES_NEEDED = 0.01
 HASH_AT_ONCE = 512 * MIB
 LOADING_S = 60
 RESTARTS = 2
+LIMIT_MET = 0.97
 SECRET_LENGTH = 4  # shorter ones would take ordinary words out
 HTTP_OK, HTTP_REFUSED, HTTP_BROKEN, HTTP_LOADING = 200, (401, 403), 500, 503
 
@@ -110,7 +111,7 @@ process_stopped | H | A process of the server is stopped and computes nothing | 
 no_progress | H | The server has work and does nothing | Save its state, then restart it | {restart}
 silent | H | The server takes connections and does not answer | Save its state, then restart it | {restart}
 loading_hangs | H | The server does not listen and does nothing | Save its state, then restart it | {restart}
-swapping | W | The host has too little memory and reads it back from disk | Stop what else needs memory, or take a
+swapping | W | There is too little memory: it is read back from swap or disk | Stop what else needs memory, or take a
   smaller KV cache or model | ps -eo pid,user,rss,comm --sort=-rss | head
 queue | O | Requests wait: more is asked than the server can do | Fewer clients at a time, or one more host | {again}
 preempted | O | The KV cache does not hold the running requests, which are computed again | Fewer clients at a time,
@@ -1707,8 +1708,10 @@ def judge_memory(facts: Facts, server: Facts) -> Iterator[Facts]:
     swap_in = human(facts["rates"]["swap_in_bytes_s"])
     if thrashing(facts, server):
         free = human(facts["memory"]["available_bytes"])
+        limit, used = (server.get("cgroup", {}).get(name, 0) for name in ("memory_max_bytes", "memory_bytes"))
+        met = f"; its limit of {human(limit)} is met" if limit and used >= LIMIT_MET * limit else ""
         evidence = f"{swap_in}/s come back from swap, {faults(server)} pages/s of the service from disk"
-        yield cause("swapping", f"{evidence}; {human(swapped)} of it are in swap, {free} of memory available")
+        yield cause("swapping", f"{evidence}; {human(swapped)} of it are in swap, {free} of memory available{met}")
     elif swapped > SWAPPED_LIMIT:
         yield cause("swapped_out", f"{human(swapped)} in swap, {swap_in}/s come back")
     if server.get("cgroup", {}).get("oom_kills"):
