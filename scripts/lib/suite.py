@@ -25,6 +25,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LAST_SCENARIO = "default"
 # Scenarios that need no torch run on the other release of the hosts' distribution as well, as tier molecule:swap@13.
 OTHER_IMAGES = {"swap": ("cpufleet/debian:13",), "toolchain": ("cpufleet/debian:13",)}
+# Images that a scenario's hosts are made from beside the usual one.
+MORE_IMAGES = {"fleet": ("cpufleet/debian:12", "cpufleet/debian:13")}
 MYPY_TARGETS = ("scripts/lib", "scripts/make_models.py", "roles/model_serve/files/cpufleet_doctor.py")
 MYPY_PACKAGES = ("module_utils", "modules")
 COLLECTION = "ansible_collections.cpufleet.vllm.plugins"
@@ -168,6 +170,8 @@ def models() -> None:
 
 def molecule(scenario: str) -> None:
     """Run one molecule scenario."""
+    for other in MORE_IMAGES.get(scenario, ()):
+        image.ensure(bench.cache(), bench.as_root, other)
     step(f"molecule {scenario}", ["molecule", "test", "--scenario-name", scenario], **bench.environment(scenario))
 
 
