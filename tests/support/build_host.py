@@ -25,8 +25,20 @@ ROOT = "/opt/vllm"
 VENV = f"{ROOT}/venv"
 PACKAGES = "g++ ccache curl git python3-venv"
 TOOLS = "uv cmake ninja setuptools<81 setuptools-scm>=8 wheel packaging jinja2"
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 PLAIN = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
 UNITS = "systemctl list-units --plain --no-legend 'cpufleet-build-*'"
+
+
+def torch_source() -> list[str]:
+    """Return pip's words for where the CPU torch comes from: the caller's folder, else PyTorch's own index."""
+    folder = bench.host_variables().get("torch_cpu_find_links")
+    return ["--find-links", folder] if folder else ["--extra-index-url", TORCH_INDEX]
+
+
+def torch_pin() -> str:
+    """Return the CPU torch of the builds."""
+    return f"torch=={bench.host_variables().get('torch_cpu_version', '2.5.1+cpu')}"
 
 
 class BuildHost:
@@ -55,9 +67,13 @@ class BuildHost:
 
     def pip(self, *words: str) -> None:
         """Install into the environment of the builds, from where the caller's pip installs."""
+        self.install(f"{VENV}/bin/pip", "install", "--quiet", *words)
+
+    def install(self, *command: str) -> None:
+        """Run a command that downloads."""
         settings = bench.host_variables().get("vllm_environment", {})
         export = [word for name, value in settings.items() for word in ("--env", f"{name}={value}")]
-        bench.run("docker", "exec", *export, self.name, f"{VENV}/bin/pip", "install", "--quiet", *words)
+        bench.run("docker", "exec", *export, self.name, *command)
 
     def stop(self) -> None:
         """Remove the host, unless it had been there before."""
@@ -77,11 +93,8 @@ class BuildHost:
 
     def real(self, local: Path, version: str, flags: dict[str, str]) -> Build:
         """Put the source of a vLLM release on the host, and into the environment what it is built with."""
-        variables = bench.host_variables()
         self.run("DEBIAN_FRONTEND=noninteractive apt-get install -qq -y libnuma-dev python3-dev >/dev/null 2>&1")
-        folder = variables.get("torch_cpu_find_links")
-        torch = f"torch=={variables.get('torch_cpu_version', '2.5.1+cpu')}"
-        self.pip(*(["--find-links", folder] if folder else []), torch, "numpy<2")
+        self.pip(*torch_source(), torch_pin(), "numpy<2")
         build = Build(self, local, {"HOME": ROOT, "VLLM_TARGET_DEVICE": "cpu", **flags})
         archive = bench.cache() / "sources" / f"vllm-{version}.tar.gz"
         bench.run("docker", "cp", str(archive), f"{self.name}:/tmp/source.tar.gz")
