@@ -16,7 +16,17 @@ from pathlib import Path
 from scripts.lib import bench, guards, venvs
 
 CORES = {"oldest": "ansible-core>=2.17,<2.18", "newest": "ansible-core>=2.17"}
-UNIT_PACKAGES = ("mock", "pytest>=8", "pytest-forked", "pytest-mock", "pytest-xdist", "pyyaml", "uv", "vermin>=1.6")
+UNIT_PACKAGES = (
+    "cyclonedx-python-lib>=11.5,<12",
+    "mock",
+    "pytest>=8",
+    "pytest-forked",
+    "pytest-mock",
+    "pytest-xdist",
+    "pyyaml",
+    "uv",
+    "vermin>=1.6",
+)
 # ansible-test downloads a script that puts pip into its own venvs; Python carries one.
 GET_PIP = "import ensurepip\nensurepip.bootstrap()\n"
 

@@ -36,6 +36,7 @@ SHARED = {
     "vllm_depot",
     "vllm_depot_url",
     "vllm_builders",
+    "vllm_bundle",
     "vllm_wheel_store",
 }
 SHARED_OR_ROLE = re.compile(rf"`((?:vllm|{'|'.join(ROLES)})_\w+)(?:[=:][^`]*)?`")

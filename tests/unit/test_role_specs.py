@@ -30,6 +30,7 @@ SHARED = (
     "vllm_wheel_store",
     "vllm_depot",
     "vllm_depot_url",
+    "vllm_bundle",
 )
 FALLBACK = re.compile(r"\b([a-z]\w*)\s*\|\s*default\(([^(),]*)(?:, true)?\)")
 
