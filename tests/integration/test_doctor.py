@@ -326,7 +326,7 @@ def test_memory_comes_back_from_swap(host: Host) -> None:
     host.sh("systemd-run --unit=thrash --property=MemoryMax=100M python3 /run/thrash.py 2>&1")
     try:
         rate = "a=$(sed -n 's/^pswpin //p' /proc/vmstat); sleep 1; b=$(sed -n 's/^pswpin //p' /proc/vmstat)"
-        host.until(f"{rate}; test $((b - a)) -gt 2000", 60)
+        host.until(f"{rate}; test $((b - a)) -gt 4000", 60)
         said = host.doctor(FAST)
     finally:
         host.try_sh(f"systemctl stop thrash; swapoff {swap}; rm {swap}")

@@ -18,7 +18,10 @@ MARK = "/run/doctor-mark"
 LIMIT_S = 20
 STATUS = {"OK": 0, "DEAD": 10, "HUNG": 11, "SWAPPING": 12, "OVERLOADED": 13, "SLOW": 14, "MISCONFIGURED": 15}
 # What a host writes by itself.
-WRITES_ITSELF = r"-path /proc -o -path /sys -o -path /run -o -path /dev -o -path /var/log -o -path /srv"
+WRITES_ITSELF = (
+    r"-path /proc -o -path /sys -o -path /run -o -path /dev -o -path /var/log -o -path /srv"
+    r" -o -path '/tmp/systemd-private-*' -o -path '/var/lib/vllm'"
+)
 UNIT_STATE = "systemctl show {unit} --property=MainPID,ActiveState,NRestarts,ActiveEnterTimestamp 2>/dev/null"
 
 

@@ -44,6 +44,12 @@ class Served(DoctorHost):
         command = f"python3 -c '{ASK.format(root=ROOT)}' {requests} {words} {tokens}"
         self.sh(command if wait else f"nohup {command} > /dev/null 2>&1 &")
 
+    def until_asked(self) -> None:
+        """Wait until a request runs."""
+        url = json.loads(self.sh(f"cat {ROOT}/current/manifest.json"))["url"]
+        read = f"import urllib.request as u; print(u.urlopen('{url}/metrics').read().decode())"
+        self.until(f'python3 -c "{read}" | grep "^vllm:num_requests_running" | grep -qv " 0.0$"', 60)
+
     def ready(self) -> None:
         """Wait until it completes a request."""
         deadline = time.monotonic() + START_S
@@ -75,8 +81,8 @@ def ok(host: Served) -> Said:
 
 def busy(host: Served) -> Said:
     """Well, while others ask: proven by its counters, without a request of the doctor's own."""
-    host.ask(2, 5, 200, wait=False)
-    time.sleep(1.5)
+    host.ask(2, 5, 100, wait=False)
+    host.until_asked()
     said = host.doctor()
     host.ready()
     assert said.verdict in ("OK", "SLOW", "OVERLOADED"), said.line
@@ -89,7 +95,7 @@ def busy(host: Served) -> Said:
 def long_prompt(host: Served) -> Said:
     """Prefill keeps the engine busy: never a hang."""
     host.ask(6, 1200, 1, wait=False)
-    time.sleep(0.7)
+    host.until_asked()
     said = host.doctor("--seconds 2")
     host.ready()
     assert said.verdict not in ("HUNG", "DEAD"), said.line

@@ -258,10 +258,20 @@ CASES: list[tuple[str, Callable[[dict[str, Any]], None], str, str]] = [
     ),
     (
         "no progress because of swap",
-        all_of(server_of(question=UNASKED, tokens=BUSY), host_of(rates={"swap_in_bytes_s": 20 << 20})),
+        all_of(
+            server_of(question=UNASKED, tokens=BUSY, processes=[process(10, "server", faults_s=50)]),
+            host_of(rates={"swap_in_bytes_s": 2 << 20}),
+        ),
         "SWAPPING",
         "swapping",
     ),
+    (
+        "no progress while others swap",
+        all_of(server_of(question=UNASKED, tokens=BUSY), host_of(rates={"swap_in_bytes_s": 20 << 20})),
+        "HUNG",
+        "no_progress",
+    ),
+    ("others swap a little", host_of(rates={"swap_in_bytes_s": 2 << 20}), "OK", ""),
     ("requests wait", server_of(question=UNASKED, tokens={"running": 2, "waiting": 9}), "OVERLOADED", "queue"),
     (
         "KV cache too small",

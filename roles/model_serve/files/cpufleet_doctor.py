@@ -55,7 +55,9 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 LOOK = "cpufleet-doctor --snapshot /var/tmp/cpufleet-doctor"
 
 # What is too much or too little.
-SWAP_IN_LIMIT = MIB  # bytes a second that come back from swap
+SWAP_IN_LIMIT = MIB  # bytes a second that come back from swap, where the service takes part
+HOST_SWAP_IN_LIMIT = 8 * MIB  # where it does not
+OWN_FAULTS = 20  # pages a second: the service takes part
 FAULT_LIMIT = 200  # pages a second that the service reads back from disk
 SWAPPED_LIMIT = 64 * MIB  # less is what an idle server has no need of
 STEAL_LIMIT = 0.10
@@ -1693,24 +1695,25 @@ def judge_progress(facts: Facts, server: Facts) -> Iterator[Facts]:
 
 
 def faults(server: Facts) -> int:
-    """Return the pages a second that the processes of a server that has loaded read back from disk."""
-    return int(sum(member.get("faults_s", 0) for member in server["processes"])) if server["listening"] else 0
+    """Return the pages a second that the processes of a server read back from swap or disk."""
+    return int(sum(member.get("faults_s", 0) for member in server["processes"]))
 
 
 def thrashing(facts: Facts, server: Facts) -> bool:
-    """Tell whether memory comes back from swap or disk all the time."""
-    return bool(facts["rates"]["swap_in_bytes_s"] >= SWAP_IN_LIMIT or faults(server) >= FAULT_LIMIT)
+    """Tell whether memory of the server comes back from swap or disk all the time; a load from disk is none."""
+    swaps = facts["rates"]["swap_in_bytes_s"] >= SWAP_IN_LIMIT and faults(server) >= OWN_FAULTS
+    return swaps or bool(server["listening"] and faults(server) >= FAULT_LIMIT)
 
 
 def judge_memory(facts: Facts, server: Facts) -> Iterator[Facts]:
     """Judge whether the memory of the server comes back from swap or disk, or met its limit."""
     swapped = sum(member["swap_bytes"] for member in server["processes"])
     swap_in = human(facts["rates"]["swap_in_bytes_s"])
-    if thrashing(facts, server):
+    if thrashing(facts, server) or facts["rates"]["swap_in_bytes_s"] >= HOST_SWAP_IN_LIMIT:
         free = human(facts["memory"]["available_bytes"])
         limit, used = (server.get("cgroup", {}).get(name, 0) for name in ("memory_max_bytes", "memory_bytes"))
         met = f"; its limit of {human(limit)} is met" if limit and used >= LIMIT_MET * limit else ""
-        evidence = f"{swap_in}/s come back from swap, {faults(server)} pages/s of the service from disk"
+        evidence = f"{swap_in}/s come back from swap, {faults(server)} pages/s of the service from swap or disk"
         yield cause("swapping", f"{evidence}; {human(swapped)} of it are in swap, {free} of memory available{met}")
     elif swapped > SWAPPED_LIMIT:
         yield cause("swapped_out", f"{human(swapped)} in swap, {swap_in}/s come back")
