@@ -24,7 +24,7 @@ attributes:
     details:
       - The documents are long; RV(bundle.id) says whether they are the same.
 requirements:
-  - cyclonedx-python-lib >= 11.5
+  - cyclonedx-python-lib >= 11.6
 options:
   path:
     description: The folder of the bundle.

@@ -17,7 +17,7 @@ from scripts.lib import bench, guards, venvs
 
 CORES = {"oldest": "ansible-core>=2.17,<2.18", "newest": "ansible-core>=2.17"}
 UNIT_PACKAGES = (
-    "cyclonedx-python-lib>=11.5,<12",
+    "cyclonedx-python-lib>=11.6,<12",
     "mock",
     "pytest>=8",
     "pytest-forked",
