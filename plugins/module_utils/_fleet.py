@@ -155,7 +155,8 @@ def idle(alone: Plan) -> Plan:
 
 def resolve_locks(fleet: Fleet, plans: dict[str, Plan]) -> dict[str, Plan]:
     """Return ``plans`` with one host each to resolve a lock that the store lacks; a builder does it on the way."""
-    locks, resolvers = fleet.store.get("locks") or {}, {}
+    locks: dict[str, Any] = fleet.store.get("locks") or {}
+    resolvers: dict[str, str] = {}
     for name in sorted(plans, key=lambda name: (not plans[name]["builder"], name)):
         if plans[name]["serves"] and not plans[name]["refused"]:
             resolvers.setdefault(plans[name]["lock"]["name"], name)

@@ -36,7 +36,7 @@ def fleet_table(plans: dict[str, dict[str, Any]]) -> list[str]:
 
 def wheel_from(plan: dict[str, Any]) -> str:
     """Return where the host's wheel comes from."""
-    source, builders = plan["wheel"]["source"], plan["wheel"]["builders"]
+    source, builders = str(plan["wheel"]["source"]), plan["wheel"]["builders"]
     if source == "store":
         return f"by {builders[0]}" if builders else "stored"
     if not plan["serves"] and not plan["builder"]:
