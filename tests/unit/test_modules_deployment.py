@@ -101,7 +101,8 @@ def test_nothing_serves(tmp_path: Path, target: str) -> None:
     if target:
         (tmp_path / "current").symlink_to(target)
     state = run_module("release_info", root=tmp_path)["state"]
-    assert state == {"current": "", "unfinished": [], "releases": {}, "deployments": {}, "wheels": {}}
+    kinds: dict[str, Any] = {"releases": {}, "deployments": {}, "wheels": {}}
+    assert state == {"current": "", "building": [], "unfinished": [], **kinds}
 
 
 # Keeps whether the unit runs and is enabled, and says how it was called.
@@ -231,3 +232,18 @@ def test_check_mode_changes_nothing_also_where_nothing_is_yet(service: Service) 
     planned = service.switch("d9", check=True)
     assert (planned["changed"], planned["restarted"], service.calls()) == (True, True, [])
     assert not (service.root / "current").exists()
+
+
+def test_a_build_that_was_begun_is_named_until_it_ends(tmp_path: Path) -> None:
+    (tmp_path / "build/0123456789ab").mkdir(parents=True)
+    (tmp_path / "build/fedcba987654").mkdir()
+    (tmp_path / "build/0123456789ab/started.json").write_text("{}")
+    assert run_module("release_info", root=tmp_path)["state"]["building"] == ["0123456789ab"]
+
+
+def test_a_store_has_wheels_and_locks(tmp_path: Path) -> None:
+    (tmp_path / "locks/a").mkdir(parents=True)
+    (tmp_path / "locks/a/manifest.json").write_text('{"sha256": "ab"}')
+    state = run_module("release_info", root=tmp_path, kinds=["wheels", "locks"])["state"]
+    assert (state["locks"], state["wheels"]) == ({"a": {"sha256": "ab"}}, {})
+    assert "releases" not in state
