@@ -173,6 +173,8 @@ def pack(path: str, names: list[str], dest: str) -> None:
                 member.size, member.mode = file_size(os.path.join(path, name)), MODE
                 with open(os.path.join(path, name), "rb") as stream:
                     archive.addfile(member, stream)
+        # Whatever the umask: it is fetched without root.
+        os.chmod(partial, MODE)
         os.replace(partial, dest)
     except OSError as error:
         raise CpufleetError(f"Cannot write {dest}: {error.strerror}", "Free space there", path=dest) from error

@@ -74,6 +74,33 @@ def failures(log: Path) -> list[str]:
     return [line for number in found for line in lines[number : number + 12]] or lines[-20:]
 
 
+def refused(inventory: Path) -> str:
+    """Run site.yml, which has to fail, and return its output as one line."""
+    command = [
+        "unshare",
+        "--net",
+        str(Path(sys.executable).parent / "ansible-playbook"),
+        "site.yml",
+        "-i",
+        str(inventory),
+    ]
+    counted = CountedPlay(
+        bench.as_root(*command), inventory.parent / "refused.log", cwd=bench.REPOSITORY, env=environment()
+    )
+    assert counted.wait() != 0
+    return re.sub(r"\s+", " ", counted.log.read_text(encoding="utf-8"))
+
+
+def changed_copy(bundle: Path) -> Path:
+    """Return a bundle that says the same of itself, with another packed file."""
+    folder = bundle.parent / "changed"
+    folder.mkdir()
+    for name in ("manifest.json", "store", "source"):
+        (folder / name).symlink_to(bundle / name)
+    (folder / "packages.tar").write_bytes(b"something else")
+    return folder
+
+
 def on(host: str, *command: str, check: bool = True) -> str:
     """Return what ``command`` prints on ``host``."""
     return bench.run("docker", "exec", host, *command, check=check).stdout.strip()
@@ -176,6 +203,9 @@ def test_a_host_without_network_installs_from_it_and_answers(bundle: Path) -> No
     try:
         bench.run("docker", "network", "disconnect", "bridge", INSIDE)
         assert on(INSIDE, "ip", "route") == ""
+        out = refused(inventory(bundle.parent, "changed", [INSIDE], vllm_bundle=str(changed_copy(bundle))))
+        assert "it was changed or damaged since. Copy the bundle again from where it was made." in out
+        assert on(INSIDE, "sh", "-c", "ls /opt/vllm/tools 2>/dev/null | wc -l") == "0"
         inside = inventory(bundle.parent, "inside", [INSIDE], vllm_bundle=str(bundle))
         play("site.yml", inside)
         assert "Paris" in answers(INSIDE)
