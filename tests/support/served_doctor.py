@@ -174,7 +174,9 @@ def flipped_byte(host: Served) -> Said:
     host.sh(f'python3 -c "{flip}" {file}')
     said = host.doctor("--seconds 1")
     host.sh(f'python3 -c "{flip}" {file}; touch -d "{stamp}" {file}')
-    assert (said.verdict, said.codes[0]) == ("MISCONFIGURED", "model_changed"), said.line
+    # A machine with other work is OVERLOADED before that.
+    assert said.cause("model_changed")["verdict"] == "MISCONFIGURED"
+    assert said.verdict in ("MISCONFIGURED", "OVERLOADED"), said.line
     return said
 
 

@@ -152,6 +152,12 @@ CASES: list[tuple[str, Callable[[dict[str, Any]], None], str, str]] = [
         "DEAD",
         "stopped_by_hand",
     ),
+    (
+        "being stopped",
+        server_of(systemd={"ActiveState": "deactivating", "SubState": "stop-sigterm"}, listening=False),
+        "DEAD",
+        "stopping",
+    ),
     ("crash loop", server_of(**dead(ActiveState="activating", SubState="auto-restart")), "DEAD", "crash_loop"),
     (
         "young, silent and restarted often",

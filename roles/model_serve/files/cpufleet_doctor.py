@@ -105,6 +105,7 @@ no_server | D | No vLLM and no llama-server runs on this host, and no unit would
   for this host | systemctl list-units --all '*vllm*' '*llama*'
 not_running | D | The service does not run | Mend the cause below, then restart it | {restart}
 stopped_by_hand | D | The service is stopped | Start it | systemctl start {unit}
+stopping | D | The service is being stopped | Wait for its end, and look again | sleep 30; cpufleet-doctor
 crash_loop | D | The service dies and is started again | Mend the cause below, then restart it | {restart}
 oom_killed | D | The service ran out of memory | Choose a smaller KV cache or model, or a larger host | {restart}
 engine_dead | D | The server listens and its engine does not answer | Save its state, then restart it | {restart}
@@ -1526,6 +1527,8 @@ def judge_server(facts: Facts, server: Facts) -> List[Facts]:
         dict(entry, verdict="" if proven and entry["code"] in doubts else entry["verdict"])
         for entry in server["findings"]
     ]
+    if server["pid"] and server["systemd"].get("ActiveState") == "deactivating":
+        return [cause("stopping", f"systemd: {server['systemd'].get('SubState')}"), *found]
     if not server["pid"] or looping(server):
         return judge_dead(server, found + list(judge_kills(facts, server)))
     if not server["listening"]:
