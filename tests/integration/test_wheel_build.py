@@ -17,7 +17,7 @@ from scripts.lib import bench
 from tests.support.build_host import ROOT, UNITS, BuildHost, kill
 
 OTHER = "/usr/local/bin/g++-other"
-LIGHT, HEAVY = 20_000, 600_000  # 240 MiB for a heavy one
+LIGHT, HEAVY = 20_000, 900_000  # 310 MiB for a heavy one
 PROXY = """
 import http.server, sys
 class Proxy(http.server.BaseHTTPRequestHandler):
@@ -43,19 +43,19 @@ def host() -> Iterator[BuildHost]:
 
 
 def test_a_compiler_killed_at_a_limit_goes_on_with_half_the_jobs(host: BuildHost, tmp_path: Path) -> None:
-    build = host.tiny(tmp_path / "build", [LIGHT, LIGHT, HEAVY, HEAVY, LIGHT])
-    out, status = build.play(environment={"MAX_JOBS": "2"}, memory_max="380M")
+    build = host.tiny(tmp_path / "build", [LIGHT, LIGHT, *[HEAVY] * 4])
+    out, status = build.play(environment={"MAX_JOBS": "4"}, memory_max="800M")
     assert status == 0, out
     assert re.search(r"^\[\S+\] log: \S+/build\.log$", out, re.MULTILINE)
-    (note,) = re.findall(r"^\[\S+\] (goes on with 1 job\(s\) instead of 2: .*)$", out, re.MULTILINE)
+    (note,) = re.findall(r"^\[\S+\] (goes on with 2 job\(s\) instead of 4: .*)$", out, re.MULTILINE)
     assert "Killed signal terminated program cc1plus; the kernel killed cc1plus with " in note
     assert "at the memory limit of its control group" in note
     (retry,) = build.manifest()["retries"]
-    assert (retry["kind"], retry["jobs"]) == ("memory", 2)
+    assert (retry["kind"], retry["jobs"]) == ("memory", 4)
     # What was finished before stayed: the second start of ninja had fewer steps.
     totals = [build.steps(log)[-1][1] for log in ("build.log.old", "build.log")]
-    assert totals[0] == 6
-    assert totals[1] < 6
+    assert totals[0] == 7
+    assert totals[1] < 7
 
 
 def test_a_compiler_killed_with_one_job_is_a_failure_with_a_remedy(host: BuildHost, tmp_path: Path) -> None:

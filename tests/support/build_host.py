@@ -27,6 +27,10 @@ PACKAGES = "g++ ccache curl git python3-venv"
 TOOLS = "uv cmake ninja setuptools<81 setuptools-scm>=8 wheel packaging jinja2"
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 PLAIN = {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
+# The kernel's log may be read on a VM, a container has to be allowed to. Without swap, whatever the machine has: what
+# does not fit into a limit is to be killed and not swapped (start_host says so to control groups v2, swappiness to v1).
+MEMORY = "8g"
+FLAGS = ("--cap-add", "SYSLOG", "--memory-swappiness", "0")
 UNITS = "systemctl list-units --plain --no-legend 'cpufleet-build-*'"
 
 
@@ -59,8 +63,7 @@ class BuildHost:
         self.kept = bench.host_exists(self.name)
         if self.kept:
             return
-        # The kernel's log may be read on a VM; a container has to be allowed to.
-        bench.start_host(self.name, flags=("--cap-add", "SYSLOG"))
+        bench.start_host(self.name, memory=MEMORY, flags=FLAGS)
         install = f"DEBIAN_FRONTEND=noninteractive apt-get install -qq -y {PACKAGES}"
         self.run(f"apt-get update -qq && {install} >/dev/null 2>&1 && python3 -m venv {VENV}")
         self.pip(*TOOLS.split())
