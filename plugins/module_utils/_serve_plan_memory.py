@@ -25,20 +25,24 @@ PROMPT_TOKENS = 2048
 class Overhead:
     """``processes``: interpreter, torch and libraries of all processes. ``vocabulary``: of each token of the tokenizer.
 
-    ``activations``: copies of a layer's input and inner width that are alive while a prompt is read.
+    ``activations``: copies of a layer's input and inner width that are alive while a prompt is read. ``repacks``:
+    weights are repacked for oneDNN when they are loaded, and those of the token table and the head are kept besides.
     """
 
     processes: int
     vocabulary: int
     activations: float
+    repacks: bool
     measured: str
 
 
 OVERHEADS = {
-    "v0": Overhead(int(0.95 * GIB), 1500, 1.5, "0.6.5"),
-    "v1": Overhead(int(1.75 * GIB), 1500, 1.5, "0.28.0 and 0.32.0"),
-    "llama_cpp": Overhead(96 * MIB, 400, 2.0, ""),
+    "v0": Overhead(800 * MIB, 1500, 1.5, repacks=False, measured="0.6.5"),
+    "v1": Overhead(1490 * MIB, 1500, 1.5, repacks=True, measured="0.28.0"),
+    "llama_cpp": Overhead(96 * MIB, 400, 2.0, repacks=False, measured=""),
 }
+# The memory allocator keeps what repacking frees, unless a matrix is too large for its own pool.
+POOLED_BYTES = 32 * MIB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +68,16 @@ def overhead_bytes(kind: str, shape: ModelShape, context: int, sequences: int, e
     prompt = batch_tokens(kind, context, sequences) * width * wide * overhead.activations
     # Logits in the model's format, in float32, sorted, and as probabilities.
     logits = sequences * shape.vocab * 16
-    return int(overhead.processes + overhead.vocabulary * shape.vocab + prompt + logits)
+    again = repacked_bytes(shape, element) if overhead.repacks else 0
+    return int(overhead.processes + overhead.vocabulary * shape.vocab + prompt + logits + again)
+
+
+def repacked_bytes(shape: ModelShape, element: int) -> int:
+    """Return what repacking leaves behind: a second copy of the tables, and the pool that small matrices came from."""
+    tables = shape.table_parameters * element
+    if shape.packing.method or 2 * shape.intermediate * shape.hidden * element > POOLED_BYTES:
+        return tables
+    return tables + shape.layer_parameters * element
 
 
 def kv_needed(rule: KvRule, per_token: int, context: int, sequences: int) -> int:

@@ -155,8 +155,8 @@ def test_the_old_engine_reads_a_whole_prompt_at_once(model: Any) -> None:
 
 
 def test_a_context_left_open_leaves_half_of_what_is_spare(model: Any) -> None:
-    plan = plan_serve(model("qwen2-7b"), host(20), source("0.28.0"), Wish(concurrency=4))
-    spare = 20 * GIB - HOST_RESERVE - plan["weights_bytes"] - plan["overhead_bytes"]
+    plan = plan_serve(model("qwen2-7b"), host(22), source("0.28.0"), Wish(concurrency=4))
+    spare = 22 * GIB - HOST_RESERVE - plan["weights_bytes"] - plan["overhead_bytes"]
     assert spare / 3 < plan["kv_bytes"] <= spare * 0.6
     assert plan_serve(model("qwen2-7b"), host(64), source("0.28.0"), Wish(concurrency=4))["kv_bytes"] <= 4 * GIB
 
@@ -185,7 +185,7 @@ def test_context_is_the_models_own_where_memory_allows(model: Any) -> None:
 
 
 def test_context_shrinks_to_what_memory_allows(model: Any) -> None:
-    plan = plan_serve(model("qwen2-7b"), host(18), source("0.28.0"), Wish())
+    plan = plan_serve(model("qwen2-7b"), host(20), source("0.28.0"), Wish())
     assert plan["fits"]
     assert 2048 <= plan["max_model_len"] < 32768
     assert plan["max_model_len"] % 128 == 0
@@ -194,7 +194,7 @@ def test_context_shrinks_to_what_memory_allows(model: Any) -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 3, 8])
 def test_every_request_can_be_as_long_as_planned(model: Any, concurrency: int) -> None:
-    plan = plan_serve(model("qwen2-7b"), host(20), source("0.28.0"), Wish(concurrency=concurrency))
+    plan = plan_serve(model("qwen2-7b"), host(22), source("0.28.0"), Wish(concurrency=concurrency))
     assert plan["max_num_seqs"] == concurrency
     assert plan["max_model_len"] * concurrency * plan["kv_bytes_per_token"] <= plan["kv_bytes"]
 
@@ -452,14 +452,14 @@ def test_offers_get_better_with_the_host(model: Any) -> None:
 
 
 def test_fewer_requests_or_a_shorter_context_come_first(model: Any) -> None:
-    plan = plan_serve(model("qwen2-7b"), host(18), source("0.28.0"), Wish(8192, 16))
+    plan = plan_serve(model("qwen2-7b"), host(20), source("0.28.0"), Wish(8192, 16))
     assert offers(plan)[0] == ("vllm", "qwen2-7b", "none", 8192)
     assert 1 <= plan["refusal"]["alternatives"][0]["max_num_seqs"] < 16
-    plan = plan_serve(model("qwen2-7b"), host(17.5), source("0.28.0"), Wish(32768))
+    plan = plan_serve(model("qwen2-7b"), host(19.2), source("0.28.0"), Wish(32768))
     first = plan["refusal"]["alternatives"][0]
     assert (first["model"], first["repository"], first["licence"]) == ("qwen2-7b", "", "")
     assert 1024 <= first["max_model_len"] < 32768
-    shorter = plan_serve(model("qwen2-7b"), host(17), source("0.28.0"), Wish(8192, 16))["refusal"]["alternatives"][0]
+    shorter = plan_serve(model("qwen2-7b"), host(18.6), source("0.28.0"), Wish(8192, 16))["refusal"]["alternatives"][0]
     assert (shorter["max_num_seqs"], shorter["max_model_len"] < 8192) == (1, True)
 
 
