@@ -154,6 +154,18 @@ def test_the_old_engine_reads_a_whole_prompt_at_once(model: Any) -> None:
         assert (long["overhead_bytes"] > short["overhead_bytes"]) is grows
 
 
+def test_the_new_engine_keeps_what_it_repacks(model: Any) -> None:
+    def beyond(name: str, version: str) -> int:
+        return int(plan_serve(model(name), host(64), source(version), Wish(2048))["overhead_bytes"])
+
+    small, large, packed = (beyond(name, "0.28.0") for name in ("qwen2-1.5b", "qwen2-7b", "qwen2-7b-awq"))
+    tables = 2 * 2 * 152_064 * 3584
+    # Matrices of the 7B shape are too large for the allocator's pool: only the tables are there twice.
+    assert large == packed
+    assert tables < large - beyond("qwen2-7b", "0.6.5") < tables + GIB
+    assert small - beyond("qwen2-1.5b", "0.6.5") > 2 * 151_936 * 1536
+
+
 def test_a_context_left_open_leaves_half_of_what_is_spare(model: Any) -> None:
     plan = plan_serve(model("qwen2-7b"), host(22), source("0.28.0"), Wish(concurrency=4))
     spare = 22 * GIB - HOST_RESERVE - plan["weights_bytes"] - plan["overhead_bytes"]
