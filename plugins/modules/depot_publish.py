@@ -157,6 +157,12 @@ class Depot:
             with contextlib.suppress(OSError):
                 os.unlink(staged)
 
+    def forget(self, entries: list[dict[str, Any]]) -> None:
+        """Remove uploads that nothing is to be made of, such as a second one of what is served already."""
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self.root, "incoming", entry["sha256"]))
+
     def index(self) -> dict[str, Any]:
         """Return the index of what is served now."""
         names = [name for name in list_files(self.public) if manifest_kind(name)[0]]
@@ -202,6 +208,7 @@ def run(module: AnsibleModule) -> tuple[bool, list[str]]:
     if not check:
         for entry in stale:
             depot.publish(folder, entry, parameters["source"])
+        depot.forget(parameters["files"] if not parameters["source"] else [])
         make_folders(depot.public, os.path.dirname(os.path.join(depot.public, manifest_name)))
     changed = write_stale(os.path.join(depot.public, manifest_name), parameters["manifest"], check)
     if not check:

@@ -125,6 +125,14 @@ def test_upload_is_published_once(depot: Path) -> None:
     assert publish(depot)["changed"] is False
 
 
+def test_second_upload_of_the_same_leaves_nothing_behind(depot: Path) -> None:
+    upload(depot, WHEEL)
+    publish(depot)
+    upload(depot, WHEEL)
+    assert publish(depot)["changed"] is False
+    assert list((depot / "incoming").iterdir()) == []
+
+
 def test_check_mode_tells_and_changes_nothing(depot: Path) -> None:
     result = publish(depot, check=True)
     assert (result["changed"], result["published"]) == (True, [f"wheels/0123456789ab/{NAME}"])
