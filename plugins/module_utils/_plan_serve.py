@@ -11,6 +11,11 @@ from typing import Any
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import usable_memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
+from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_release import (
+    BIND,
+    choose_threads,
+    read_release,
+)
 from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, human, parse_count
 
 __all__ = ("NO_SERVICE", "check_port", "choose_memory")
@@ -29,6 +34,7 @@ NO_SERVICE = {
     "kv_cache_gib": 0,
     "max_model_len": 0,
     "memory_max_bytes": 0,
+    "environment": {},
 }
 ANY_ADDRESS = ("0.0.0.0", "::", "*")  # noqa: S104 - compared with, not bound to
 
@@ -58,7 +64,16 @@ def choose_memory(
         "kv_cache_gib": kv_gib,
         "max_model_len": context(model, kv_gib, wishes),
         "memory_max_bytes": min(total, int(needed * WORKER_SLACK) + GIB // 2),
+        "environment": thread_environment(host, source, notes),
     }
+
+
+def thread_environment(host: dict[str, Any], source: dict[str, Any], notes: Notes) -> dict[str, str]:
+    """Return the variables that let the engine compute on every core; newer releases keep one back by themselves."""
+    threads = choose_threads(host["cpu"], read_release(source, host["cpu"]["isa_class"]))
+    notes.because("threads", threads.reason)
+    bound = threads.binding and threads.binding != (source.get("cpu_environment") or {}).get(BIND)
+    return {"OMP_NUM_THREADS": str(threads.count), **({BIND: threads.binding} if bound else {})}
 
 
 def kv_cache(spare: int, wish: str) -> int:

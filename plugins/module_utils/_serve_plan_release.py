@@ -14,7 +14,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._model_shape import 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_memory import KvRule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, MIB
 
-__all__ = ("Release", "Threads", "choose_threads", "read_release")
+__all__ = ("BIND", "Release", "Threads", "choose_threads", "read_release")
 
 V0_DETECTIONS = ("D0", "D1", "D2", "D3")
 BIND = "VLLM_CPU_OMP_THREADS_BIND"

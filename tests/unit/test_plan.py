@@ -141,6 +141,7 @@ def test_a_bare_debian_12_gets_a_whole_plan() -> None:
         "kv_cache_gib": 4,
         "max_model_len": 8192,
         "memory_max_bytes": int((5 * GIB + 269_060_552) * 1.15) + GIB // 2,
+        "environment": {"OMP_NUM_THREADS": "2"},
     }
     assert result["wheel"]["inputs"] == {
         "vllm_version": "0.6.5",
@@ -609,6 +610,11 @@ def test_a_build_without_onednn_takes_no_notice_of_one() -> None:
     )
     assert result["onednn"] == {**NO_LIBRARY, "acl": NO_LIBRARY}
     assert result["wheel"]["identity"] == plan(version="0.16.0", isa_class="avx2")["wheel"]["identity"]
+
+
+def test_a_release_that_keeps_a_core_back_is_told_to_use_all_of_them() -> None:
+    found = plan(host(cpu__cpuset=[4, 5]), version="0.28.0")["model"]["environment"]
+    assert found == {"OMP_NUM_THREADS": "2", "VLLM_CPU_OMP_THREADS_BIND": "4-5"}
 
 
 def test_the_lock_of_a_release_with_its_own_torch() -> None:
