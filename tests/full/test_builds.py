@@ -92,7 +92,7 @@ def host() -> Iterator[str]:
 def play(case: Case, folder: Path) -> dict[str, Any]:
     """Run site.yml, its output going to a file in the cache, and return what the gate was answered."""
     inventory, report = folder / "inventory.json", folder / "report"
-    hosts = {"vllm_hosts": {"hosts": {HOST: variables(case)}}}
+    hosts = {"vllm_hosts": {"hosts": {HOST: {**variables(case), "vllm_wheel_store": str(folder / "store")}}}}
     inventory.write_text(json.dumps({"all": {"children": hosts}}), encoding="utf-8")
     command = ["ansible-playbook", "site.yml", "-i", str(inventory), "-e", f"model_serve_report={report}"]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

@@ -55,6 +55,7 @@ class Host:
             "ansible_connection": "community.docker.docker",
             "vllm_isa_class": "avx2",
             "vllm_version": "0.6.5",
+            "vllm_wheel_store": str(self.folder / "store"),
             "swap_size": "0",
             "model_serve_model": str(bench.cache() / "models" / "tiny-qwen2"),
         }

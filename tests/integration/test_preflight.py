@@ -64,6 +64,7 @@ class Hosts:
             "ansible_connection": "community.docker.docker",
             "vllm_isa_class": "avx2",
             "vllm_version": "0.6.5",
+            "vllm_wheel_store": str(self.folder / "store"),
             "model_serve_model": str(bench.cache() / "models" / "tiny-qwen2"),
             **variables,
         }
