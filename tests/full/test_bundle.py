@@ -119,6 +119,17 @@ def answers(host: str) -> str:
     return on(host, "python3", "-c", client)
 
 
+def move_inside(host: str) -> None:
+    """Leave a host nothing but a network that leads nowhere, and no default route."""
+    bench.run("docker", "network", "connect", NETWORK, host)
+    bench.run("docker", "network", "disconnect", "bridge", host)
+    process = bench.run("docker", "inspect", "--format", "{{.State.Pid}}", host).stdout.strip()
+    # The host's own ip, in the host's own network: a container may not change its routes.
+    enter = ("nsenter", "--target", process, "--net", "--mount")
+    bench.run(*bench.as_root(*enter, "ip", "route", "delete", "default"), check=False)
+    assert "default" not in on(host, "ip", "route")
+
+
 def remove(*hosts: str) -> None:
     for host in hosts:
         bench.stop_host(host)
@@ -162,8 +173,7 @@ def cut_depot(bundle: Path) -> Iterator[str]:
     """Put the depot into a network that leads nowhere, and return its address there."""
     bench.run("docker", "network", "create", "--internal", NETWORK)
     try:
-        bench.run("docker", "network", "connect", NETWORK, DEPOT)
-        bench.run("docker", "network", "disconnect", "bridge", DEPOT)
+        move_inside(DEPOT)
         assert bundle.is_dir()
         yield bench.host_address(DEPOT)
     finally:
@@ -220,9 +230,7 @@ def test_a_host_without_network_installs_from_it_and_answers(bundle: Path) -> No
 def test_hosts_of_a_depot_without_internet_take_all_of_it_from_there(bundle: Path, cut_depot: str) -> None:
     bench.start_host(MEMBER)
     try:
-        bench.run("docker", "network", "connect", NETWORK, MEMBER)
-        bench.run("docker", "network", "disconnect", "bridge", MEMBER)
-        assert "default" not in on(MEMBER, "ip", "route")
+        move_inside(MEMBER)
         models = [{"name": "smollm2", "path": f"{bench.HOST_MODELS}/smollm2"}]
         group = depot_group(depot_models=models, depot_bundles=[str(bundle)])
         model = {"model_serve_model": "smollm2", "model_serve_model_source": "depot"}
