@@ -178,7 +178,8 @@ def start(build: Build, attached: bool, jobs: int) -> dict[str, Any]:
         elif attached:
             raise failed(build, failure)
         elif failure.kind == "killed":
-            retries, jobs = before.get("retries", []), int(before.get("jobs", jobs))
+            retries = before.get("retries", [])
+            jobs = int(before["jobs"]) if retries else jobs
             notes = [f"goes on where it stopped: {failure.text}"]
     build.start(jobs, retries, notes)
     return build.describe("running")

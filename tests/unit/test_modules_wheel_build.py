@@ -187,10 +187,11 @@ def test_a_killed_build_is_started_again_and_says_so(host: Host) -> None:
     host.run()
     host.prints(log("ninja-interrupted"))
     host.ends(None)
-    again = host.run()
+    again = host.run(environment={"MAX_JOBS": "7"})
     assert again["build"]["phase"] == "running"
     assert again["build"]["note"].startswith("goes on where it stopped: the build ended without a status")
     assert len(host.started) == 2
+    assert jobs_of(host) == "7"
 
 
 def jobs_of(host: Host) -> str:
