@@ -150,6 +150,9 @@ class Client:
         return body.decode("utf-8", "replace")
 
     def _read(self, response: http.client.HTTPResponse, sock: socket.socket, deadline: float) -> bytes:
+        # Since Python 3.13 a response that is read to its announced end closes the socket by itself.
+        if response.isclosed():
+            return b""
         try:
             sock.settimeout(self._left(deadline))
             return response.read1(PIECE)
