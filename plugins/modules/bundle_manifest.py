@@ -83,7 +83,8 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import Cpufl
 from ansible_collections.cpufleet.vllm.plugins.module_utils._files import digest_files, list_files
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_json, read_text, write_atomic, write_json
 
-MANIFEST, BILL = "manifest.json", "bom.cdx.json"
+MANIFEST = "manifest.json"
+BILL = "bom.cdx.json"
 MODE = 0o644
 UNKNOWN = {"source": "", "licence": "NOASSERTION"}
 
