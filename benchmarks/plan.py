@@ -21,7 +21,8 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / ".ansible" / "collections"))
 
-from ansible_collections.cpufleet.vllm.plugins.filter.plan import FilterModule  # noqa: E402 the path comes first
+from ansible_collections.cpufleet.vllm.plugins.filter.fleet import FilterModule as Fleets  # noqa: E402 the path first
+from ansible_collections.cpufleet.vllm.plugins.filter.plan import FilterModule as Plans  # noqa: E402 the path first
 
 LIMIT_S = 5.0
 FIXTURES = REPOSITORY / "tests" / "unit" / "fixtures" / "plan"
@@ -54,10 +55,11 @@ def fleet(count: int) -> dict[str, dict[str, Any]]:
 
 def seconds(count: int, wishes: dict[str, Any]) -> tuple[float, int]:
     """Return the time that ``count`` hosts take, and how many of them are refused."""
-    filters, hosts = FilterModule().filters(), fleet(count)
+    filters, hosts = {**Plans().filters(), **Fleets().filters()}, fleet(count)
     source = json.loads((FIXTURES / "source-0.6.5.json").read_text())
     start = time.perf_counter()
-    plans = {name: filters["plan_host"](host, source, ARCHIVE, STATE, MODEL, wishes) for name, host in hosts.items()}
+    shared = {"source": source, "archive": ARCHIVE, "state": STATE, "model": MODEL, "wishes": wishes}
+    plans = filters["plan_fleet"]({name: {"host": host, **shared} for name, host in hosts.items()}, [], {}, {})
     lines = filters["fleet_table"](plans)
     spent = time.perf_counter() - start
     refused = sum(bool(plan["refused"]) for plan in plans.values())
