@@ -56,7 +56,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
 
     def _poll(self, variables: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
         # The module waits on the host, so that there is one call for each line of progress and none comes late.
-        interval = max(1, int(self._task.args.get("progress_interval", 15)))
+        interval = max(1, int(self._task.args.get("progress_interval", 30)))
         arguments = {**self._task.args, "attached": True, "wait": interval}
         result: dict[str, Any] = self._execute_module(
             module_name="cpufleet.vllm.wheel_build", module_args=arguments, task_vars=variables

@@ -95,7 +95,7 @@ options:
   progress_interval:
     description: Seconds between two lines of progress.
     type: int
-    default: 15
+    default: 30
 """
 
 EXAMPLES = r"""
@@ -226,7 +226,7 @@ def main() -> None:
             "memory_max": {"type": "str", "default": ""},
             "attached": {"type": "bool", "default": False},
             "wait": {"type": "int", "default": 0},
-            "progress_interval": {"type": "int", "default": 15},
+            "progress_interval": {"type": "int", "default": 30},
         },
         supports_check_mode=True,
     )
