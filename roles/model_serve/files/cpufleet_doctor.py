@@ -795,7 +795,7 @@ def systemd_state(machine: Machine, unit: str) -> Facts:
     return state
 
 
-def journal_of(machine: Machine, unit: str, invocation: str) -> List[str]:
+def journal_of(machine: Machine, unit: str, invocation: str, recent: Sequence[str] = ()) -> List[str]:
     """Return the journal of a unit's last start, or its newest lines where that start is not known."""
     command = ["journalctl", "--no-pager", "--quiet", "--output=cat"]
     text = ""
@@ -803,8 +803,18 @@ def journal_of(machine: Machine, unit: str, invocation: str) -> List[str]:
         start = ["--lines=5000", "_SYSTEMD_INVOCATION_ID=" + invocation, "+", "INVOCATION_ID=" + invocation]
         text = machine.command(command + start, 5.0)
     if unit and not text:
-        text = machine.command([*command, "--lines=400", "--boot", "--unit=" + unit], 4.0)
+        text = machine.command([*command, "--lines=400", "--boot", *recent, "--unit=" + unit], 4.0)
     return text.splitlines()
+
+
+def cause_in_journal(machine: Machine, server: Facts, secrets: Secrets) -> Optional[Dict[str, str]]:
+    """Return why a unit does not serve; a start that has said nothing yet is judged by those shortly before it."""
+    state = server["systemd"]
+    found = first_cause(list(map(secrets.clean, journal_of(machine, server["unit"], state.get("InvocationID", "")))))
+    if state.get("NRestarts", 0) and (not found or found["code"] == UNKNOWN[0]):
+        lines = journal_of(machine, server["unit"], "", ["--since=-15min"])
+        found = first_cause(list(map(secrets.clean, lines))) or found
+    return found
 
 
 def kernel_log(machine: Machine) -> Facts:
@@ -1290,8 +1300,7 @@ def collect(machine: Machine, options: argparse.Namespace, secrets: Secrets) -> 
             compare_server(server, before, after)
     for server in servers:
         if not serves(server):
-            lines = journal_of(machine, server["unit"], server["systemd"].get("InvocationID", ""))
-            server["journal"] = first_cause([secrets.clean(line) for line in lines])
+            server["journal"] = cause_in_journal(machine, server, secrets)
     facts = host_facts(machine, servers)
     flags = set(facts.pop("flags"))
     facts.update(rates=compare(before, after), orphans=find_orphans(machine, processes, everyone), servers=servers)
