@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import glob
 import os
 import shutil
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._build_failure import (
     End,
@@ -129,6 +130,17 @@ class Build:
                 f"Cannot start the build as {self.unit}: {(error or out).strip()}",
                 "The host must run systemd; check systemctl --failed on it",
             )
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep out other calls for the same build: one that lost its connection may still be at work here."""
+        os.makedirs(self.folder, mode=0o755, exist_ok=True)
+        descriptor = os.open(self._file("lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def collect(self) -> dict[str, Any]:
         """Put the built wheel and its manifest into the destination and return the manifest."""

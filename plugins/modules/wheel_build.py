@@ -188,24 +188,28 @@ def start(build: Build, attached: bool, jobs: int) -> dict[str, Any]:
 def step(build: Build, module: AnsibleModule) -> tuple[bool, dict[str, Any]]:
     """Bring the build one step on; return (changed, its state)."""
     manifest = build.finished()
-    changed = False
-    if not manifest:
-        if module.check_mode:
-            return True, build.describe("planned")
-        if module.params["wait"]:
-            build.wait(module.params["wait"])
+    if manifest or module.check_mode:
+        return not manifest, finished(build, manifest) if manifest else build.describe("planned")
+    if module.params["wait"]:
+        build.wait(module.params["wait"])
+    with build.alone():
         active, memory = build.running()
         if active:
             return True, build.describe("running", memory)
-        if build.end().status != 0:
+        manifest = build.finished()
+        if not manifest and build.end().status != 0:
             jobs = str(module.params["environment"].get("MAX_JOBS", ""))
             # What the release itself would take, said aloud so that half of it can be taken.
             number = int(jobs) if jobs.isdigit() else len(os.sched_getaffinity(0))
             return True, start(build, module.params["attached"], max(1, number))
-        manifest, changed = build.collect(), True
+        return True, finished(build, manifest or build.collect())
+
+
+def finished(build: Build, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a build whose wheel is there."""
     wheel = os.path.join(build.dest, str(manifest["file"]))
     done = {"phase": "done", "line": "done", "note": "", "log": build.log, "wheel": wheel}
-    return changed, {**done, "sha256": manifest["sha256"], "requirements": manifest["requires"]}
+    return {**done, "sha256": manifest["sha256"], "requirements": manifest["requires"]}
 
 
 def main() -> None:
