@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.cpufleet.vllm.plugins.module_utils import _build_host
 
 from tests.support.run_module import run_module
 from tests.unit.test_build_log import FIXTURES, log
@@ -132,6 +133,24 @@ def test_a_build_from_start_to_wheel(host: Host) -> None:
     assert manifest["retries"] == []
     assert again["diff"]["before"] == again["diff"]["after"]
     assert len(host.started) == 1
+
+
+def test_a_call_that_waits_while_another_one_collects_finds_the_wheel(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.run()
+    host.ends(0, built=True)
+    others: list[dict[str, Any]] = []
+
+    def meanwhile(_self: object, _seconds: int) -> None:
+        monkeypatch.undo()
+        monkeypatch.setattr(AnsibleModule, "run_command", host.run_command)
+        others.append(host.run(attached=True, wait=0))
+
+    monkeypatch.setattr(_build_host.Build, "wait", meanwhile)
+    late = host.run(attached=True, wait=5)
+    assert others[0]["build"]["phase"] == "done"
+    assert late["build"] == others[0]["build"]
 
 
 def test_a_wheel_of_the_stable_abi_is_tagged_for_every_python(host: Host) -> None:
