@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ ROOT = "/opt/vllm"
 # The lock, manifests, unit and settings.
 RECEIVED_BESIDE = 1_000_000
 MOLECULE = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
-REPOSITORY = Path(__file__).resolve().parents[3]
 LOST: dict[str, Any] = json.loads((MOLECULE / "lost.json").read_text())
 STORED = {
     path.parent.name: json.loads(path.read_text()) for path in (MOLECULE / "store/wheels").glob("*/manifest.json")
@@ -132,15 +130,9 @@ def test_a_host_that_only_received_got_the_wheel_and_little_else_through_the_con
         assert wheel.stat().st_size < sent[name] <= wheel.stat().st_size + RECEIVED_BESIDE
 
 
-def test_a_wheel_of_the_newer_libc_is_refused_by_the_older_host_with_the_floor_named() -> None:
-    (wheel,) = (MOLECULE / "newer/wheels").glob("*/*.whl")
-    manifest = json.loads((wheel.parent / "manifest.json").read_text())
-    floor = manifest["requires"]["glibc"]
-    assert tuple(map(int, floor.split("."))) > (2, 36)
-    old = next(name for name in LOST["hosts"] if name.endswith("-old-weak"))
-    command = ["ansible-playbook", "-i", str(MOLECULE / "inventory"), "--limit", old, "playbooks/plan.yml"]
-    command += ["-e", "vllm_source_build_source=wheel", "-e", f"vllm_source_build_wheel={wheel}"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    text = re.sub(r"\s+", " ", done.stdout)
-    assert done.returncode != 0
-    assert f"libc: the wheel needs GLIBC_{floor}, this host has 2.36." in text
+def test_the_floors_of_the_wheel_do_not_come_from_the_builders_libc() -> None:
+    (newer,) = [json.loads(path.read_text()) for path in (MOLECULE / "newer/wheels").glob("*/manifest.json")]
+    ((_short, older),) = STORED.items()
+    assert newer["sha256"] != older["sha256"]
+    assert newer["requires"]["glibc"] == older["requires"]["glibc"]
+    assert tuple(map(int, newer["requires"]["glibc"].split("."))) <= (2, 36)
