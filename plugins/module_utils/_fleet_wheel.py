@@ -13,13 +13,10 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._identity import dig
 from ansible_collections.cpufleet.vllm.plugins.module_utils._isa import ISA_CLASSES, supports
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import NEWER_SUITES, NewerSuite
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_types import Situation
-from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_wheel import ISA_LIMIT, ONE_LIBRARY
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_wheel import ISA_LIMIT, ONE_LIBRARY, PATCHES
 from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel_fit import misfits
 
 __all__ = ("host_with_suite", "kind_of", "known_wheel", "passed_over")
-
-# Made for one host's surroundings; a wheel that has them serves the others as well.
-PATCHES = frozenset({"platform_patch", "config_patch"})
 
 
 def kind_of(here: Situation, plan: dict[str, Any]) -> str:
@@ -32,7 +29,7 @@ def kind_of(here: Situation, plan: dict[str, Any]) -> str:
 def same_source(inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs of a wheel that do not depend on who builds it and for which class."""
     keys = ("vllm_version", "source_sha256", "torch", "python_tag")
-    fixes = sorted(set(inputs["edits"]) - PATCHES - {ISA_LIMIT})
+    fixes = sorted(set(inputs["edits"]) - {*PATCHES, ISA_LIMIT})
     return {"edits": fixes, **{key: inputs[key] for key in keys}}
 
 
@@ -77,7 +74,7 @@ def serves(manifest: dict[str, Any], here: Situation, plan: dict[str, Any], lowe
     inputs, own = manifest.get("inputs") or {}, offered_class(here)
     if not manifest.get("file") or not inputs or same_source(inputs) != same_source(plan["wheel"]["inputs"]):
         return False
-    if not own or not set(plan["edits"]) & PATCHES <= set(inputs["edits"]):
+    if not own or not set(plan["edits"]) & set(PATCHES) <= set(inputs["edits"]):
         return False
     if here.source["isa"]["generation"] in ONE_LIBRARY:
         enough = all(supports(own, built) and supports(built, lowest) for built in inputs["isa"])

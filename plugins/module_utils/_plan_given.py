@@ -12,12 +12,10 @@ from typing import Any
 from ansible_collections.cpufleet.vllm.plugins.module_utils._fleet_wheel import host_with_suite, runtime_packages
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_types import Situation
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_wheel import PATCHES
 from ansible_collections.cpufleet.vllm.plugins.module_utils._wheel_fit import misfits
 
 __all__ = ("given_wheel",)
-
-# What a build would put into the wheel for this host's sake; one that somebody else built does not have it.
-PATCHES = ("platform_patch", "config_patch")
 
 
 def given_wheel(here: Situation, build: dict[str, Any], notes: Notes) -> dict[str, Any]:

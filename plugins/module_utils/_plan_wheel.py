@@ -12,13 +12,15 @@ from typing import Any
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import version_key
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
 
-__all__ = ("ISA_LIMIT", "build_flags", "check_target", "choose_edits", "choose_onednn", "wheel_inputs")
+__all__ = ("ISA_LIMIT", "PATCHES", "build_flags", "check_target", "choose_edits", "choose_onednn", "wheel_inputs")
 
 # Generations whose x86 build makes one library, with what the build host's CPU has.
 ONE_LIBRARY = ("I0", "I1", "I2", "I3")
 # Generations that build every variant; source_fix limits them to the one that the class loads.
 ALL_VARIANTS = ("I4", "I5")
 ISA_LIMIT = "isa_limit"
+# Made for one host's surroundings; a wheel that has them serves the others as well.
+PATCHES = ("platform_patch", "config_patch")
 # The words that tell a build of one library which class it is for, as far as the release knows them.
 TARGET_SWITCHES: dict[str, dict[str, str]] = {
     # The tree compares with exactly this word.
@@ -51,7 +53,7 @@ def choose_edits(
     # To 0.7.2 a GPU that the driver reports wins over, or collides with, a wheel whose version says cpu.
     wrong = bool(gpus) and source["detection"] in ("D1", "D2")
     if policy == "always" or (policy == "auto" and wrong):
-        edits += ["platform_patch", "config_patch"]
+        edits += [*PATCHES]
         notes.because("edits", f"platform_patch and config_patch: policy {policy}, {len(gpus)} GPU(s) on the host")
     else:
         notes.because("edits", f"no platform_patch: policy {policy}; a wheel built for CPU is detected as it is here")

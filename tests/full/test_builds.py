@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from scripts.lib import bench, image
-from tests.support import onednn
+from scripts.lib import bench
+from tests.support import onednn, running
 
 HOST = os.environ.get("CPUFLEET_HOST_PREFIX", "cpufleet") + "-builds"
 QUESTION = "What is the capital of France?"
@@ -76,17 +76,8 @@ def variables(case: Case) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def host() -> Iterator[str]:
     """Start one bare host for all; a host that is there already is used and kept, so that a build can go on."""
-    started = bench.start_docker()
-    image.ensure(bench.cache(), bench.as_root)
-    subprocess.run([sys.executable, "scripts/make_models.py", "smollm2"], cwd=bench.REPOSITORY, check=True)
-    found = bench.host_exists(HOST)
-    if not found:
-        bench.start_host(HOST)
-    yield HOST
-    if not found:
-        bench.stop_host(HOST)
-    if started:
-        bench.stop_docker()
+    with running.bare_host(HOST) as name:
+        yield name
 
 
 def play(case: Case, folder: Path) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from scripts.lib import bench, image
+from scripts.lib import bench
+from tests.support import running
 
 pytestmark = pytest.mark.full
 
@@ -41,17 +42,8 @@ for d in m.distributions():
 @pytest.fixture(scope="module")
 def host() -> Iterator[str]:
     """Start a bare host; one that is there already is used and kept."""
-    started = bench.start_docker()
-    image.ensure(bench.cache(), bench.as_root)
-    subprocess.run([sys.executable, "scripts/make_models.py", "smollm2"], cwd=bench.REPOSITORY, check=True)
-    found = bench.host_exists(HOST)
-    if not found:
-        bench.start_host(HOST)
-    yield HOST
-    if not found:
-        bench.stop_host(HOST)
-    if started:
-        bench.stop_docker()
+    with running.bare_host(HOST) as name:
+        yield name
 
 
 def play(folder: Path, **variables: Any) -> tuple[int, dict[str, Any]]:

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support import running
 
 
 class FileServer(ThreadingHTTPServer):
@@ -66,11 +67,5 @@ class Answer(BaseHTTPRequestHandler):
 def serving_files() -> Iterator[FileServer]:
     """Serve files until the block ends."""
     server = FileServer()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with running.serving(server):
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

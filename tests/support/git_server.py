@@ -11,11 +11,12 @@ import os
 import socket
 import struct
 import subprocess
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from tests.support import running
 
 # What a source distribution has and the repository behind it has not.
 MADE = ("PKG-INFO", "vllm.egg-info", "vllm/_version.py")
@@ -147,14 +148,8 @@ class Request(BaseHTTPRequestHandler):
 def serving(root: Path) -> Iterator[GitServer]:
     """Serve what lies below ``root``."""
     server = GitServer(root)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with running.serving(server):
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def dead_port() -> int:
