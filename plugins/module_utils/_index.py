@@ -22,6 +22,12 @@ FIELD = {
     "upload_time": re.compile(r'\bupload-time = "?([0-9TZ:.+-]+)'),
 }
 
+REMEDIES = (
+    "Choose another vllm_version; 0.15.0 and 0.15.1, for example, are wheels only",
+    "Use another index, or set vllm_source_build_sdist and vllm_source_build_sha256",
+)
+OTHER_REMEDIES = ("Choose another version", "Use another index, or name a file and its SHA-256")
+
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
@@ -42,24 +48,25 @@ class IndexedWheel:
     upload_time: str
 
 
-def read_pylock(text: str, version: str) -> Archive:
-    """Return the source distribution named in ``text``.
+def read_pylock(text: str, version: str, title: str = "vLLM") -> Archive:
+    """Return the source distribution named in ``text``, of what people call ``title``.
 
     uv writes each ``sdist`` as one inline table on one line; a TOML parser is only there from Python 3.11 on.
     Raises CpufleetError where the release has no source distribution or the index gives no digest.
     """
+    remedies = REMEDIES if title == "vLLM" else OTHER_REMEDIES
     match = SDIST.search(text)
     if match is None:
         raise CpufleetError(
-            f"vLLM {version} has no source distribution on the package index",
-            "Choose another vllm_version; 0.15.0 and 0.15.1, for example, are wheels only",
+            f"{title} {version} has no source distribution on the package index",
+            remedies[0],
         )
     found = {name: pattern.search(match["body"]) for name, pattern in FIELD.items()}
     url, sha256 = found["url"], found["sha256"]
     if url is None or sha256 is None:
         raise CpufleetError(
-            f"The package index gives no address with a SHA-256 for the source of vLLM {version}",
-            "Use another index, or set vllm_source_build_sdist and vllm_source_build_sha256",
+            f"The package index gives no address with a SHA-256 for the source of {title} {version}",
+            remedies[1],
         )
     upload = found["upload_time"]
     return Archive(url[1], sha256[1], upload[1] if upload else "")

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the cpufleet.vllm collection and may change at any time.
 
-"""Any archive of a vLLM tree in the shape of a source distribution.
+"""Any archive of a tree in the shape of a source distribution.
 
-What a code host packs lacks two files that setuptools goes by where there is no repository, and which are added:
-PKG-INFO, from which setuptools-scm takes the version, and SOURCES.txt, by which data files come into the wheel.
+What a code host packs of vLLM lacks two files that setuptools goes by where there is no repository, and which are
+added: PKG-INFO, from which setuptools-scm takes the version, and SOURCES.txt, by which data files come into the wheel.
 """
 
 from __future__ import annotations
@@ -26,12 +26,26 @@ from typing import Iterator
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 
-__all__ = ("Packed", "pack_source", "read_packed")
+__all__ = ("LLAMA_CPP", "VLLM", "Packed", "Tree", "pack_source", "read_packed")
 
 # A day after the oldest date that a wheel, which is a zip of local times, can hold.
 DATE = 315532800 + 86400
 LINK_TYPE = 0o120000
 COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A kind of source: how it is called, the files that its top folder has, and whether setuptools builds it."""
+
+    title: str
+    name: str
+    marks: tuple[str, str]
+    setuptools: bool
+
+
+VLLM = Tree("vLLM", "vllm", ("setup.py", "vllm/__init__.py"), setuptools=True)
+LLAMA_CPP = Tree("llama.cpp", "llama.cpp", ("CMakeLists.txt", "tools/server/CMakeLists.txt"), setuptools=False)
 
 
 @dataclass(frozen=True)
@@ -59,19 +73,20 @@ class Packed:
         return self.distribution and self.top.count("/") == 1
 
 
-def read_packed(path: str) -> Packed:
-    """Return what the archive at ``path`` holds; raise CpufleetError where that is no vLLM tree."""
+def read_packed(path: str, tree: Tree = VLLM) -> Packed:
+    """Return what the archive at ``path`` holds; raise CpufleetError where that is no such ``tree``."""
     names, newest = set(), 0.0
     with opened(path) as archive:
         for name, date in listed(archive):
             names.add(name)
             newest = max(newest, date)
         comment = archive.pax_headers.get("comment", "") if isinstance(archive, tarfile.TarFile) else ""
-    tops = [name[: -len("setup.py")] for name in names if posixpath.basename(name) == "setup.py"]
-    tops = [top for top in tops if f"{top}vllm/__init__.py" in names]
+    first, second = tree.marks
+    tops = [name[: -len(first)] for name in names if posixpath.basename(name) == first]
+    tops = [top for top in tops if f"{top}{second}" in names]
     if not tops:
         raise CpufleetError(
-            f"Cannot take {path} as the source of vLLM: it has no folder with setup.py and vllm/__init__.py",
+            f"Cannot take {path} as the source of {tree.title}: it has no folder with {first} and {second}",
             "Use an archive of the whole tree",
             path=path,
         )
@@ -81,9 +96,9 @@ def read_packed(path: str) -> Packed:
     return Packed(top, f"{top}PKG-INFO" in names and not zipped, comment if COMMIT.fullmatch(comment) else "", stamp)
 
 
-def pack_source(path: str, packed: Packed, version: str, target: str) -> None:
+def pack_source(path: str, packed: Packed, version: str, target: str, tree: Tree = VLLM) -> None:
     """Write the tree in the archive at ``path`` to ``target`` (.tar.gz); the same input gives the same bytes."""
-    top, partial = f"vllm-{version}/", target + ".partial"
+    top, partial = f"{tree.name}-{version}/", target + ".partial"
     try:
         with contextlib.ExitStack() as stack:
             raw = stack.enter_context(open(partial, "wb"))
@@ -96,7 +111,7 @@ def pack_source(path: str, packed: Packed, version: str, target: str) -> None:
                 if member.name.startswith(packed.top):
                     names.append(member.name[len(packed.top) :])
                     add(out, top + names[-1], member)
-            for name, text in missing_files(names, version).items():
+            for name, text in (missing_files(names, version) if tree.setuptools else {}).items():
                 add(out, top + name, Member(name, 0o644, "", text.encode("utf-8", "surrogateescape")))
         os.replace(partial, target)
     except OSError as error:

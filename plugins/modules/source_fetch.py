@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: source_fetch
-short_description: Fetch the source of a vLLM release into a cache
+short_description: Fetch the source of a release of vLLM or llama.cpp into a cache
 version_added: "0.1.0"
 author:
   - The cpufleet maintainers (@cpufleet)
@@ -40,8 +40,15 @@ attributes:
 requirements:
   - git 2.31 for O(source=git)
 options:
+  package:
+    description:
+      - What is fetched. V(llama-cpp-python) is the package whose source distribution holds the source of llama.cpp;
+        with O(source=git) and O(source=archive) it is the tree of llama.cpp itself, and O(git_ref) has to name a tag.
+    type: str
+    choices: [vllm, llama-cpp-python]
+    default: vllm
   version:
-    description: The vLLM release.
+    description: The release.
     type: str
     required: true
   cache:
@@ -121,6 +128,13 @@ EXAMPLES = r"""
       - https://github.com/vllm-project/vllm.git
   delegate_to: localhost
 
+- name: Fetch what llama-server is built from
+  cpufleet.vllm.source_fetch:
+    package: llama-cpp-python
+    version: "0.3.36"
+    cache: ~/.cache/cpufleet/sources
+  delegate_to: localhost
+
 - name: Fetch an archive of the tree
   cpufleet.vllm.source_fetch:
     version: "0.6.5"
@@ -192,11 +206,19 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._io import (
     write_json,
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source_git import Wish, tree_digest
-from ansible_collections.cpufleet.vllm.plugins.module_utils._source_pack import pack_source, read_packed
+from ansible_collections.cpufleet.vllm.plugins.module_utils._source_pack import (
+    LLAMA_CPP,
+    VLLM,
+    pack_source,
+    read_packed,
+)
 from ansible_collections.cpufleet.vllm.plugins.module_utils._uv import find_uv
 
 MACHINE = "the controller"
-GIT_VARIABLES = "vllm_version, vllm_source_build_git_ref, vllm_source_build_git_commit and vllm_source_build_git_urls"
+# What the user set to name the source: the release, and the beginning of the other variables.
+VARIABLES = {"vllm": ("vllm_version", "vllm_source_build"), "llama-cpp-python": ("llama_cpp_version", "llama_cpp")}
+TITLES = {"vllm": "vLLM", "llama-cpp-python": "llama-cpp-python"}
+TREES = {"vllm": VLLM, "llama-cpp-python": LLAMA_CPP}
 
 
 def ask_indexes(module: AnsibleModule, version: str) -> Archive:
@@ -212,18 +234,20 @@ def ask_indexes(module: AnsibleModule, version: str) -> Archive:
 def ask_index(module: AnsibleModule, version: str, environment: dict[str, str]) -> Archive:
     """Return address, digest and date of the source distribution of ``version`` from the configured index."""
     with tempfile.TemporaryDirectory(prefix="cpufleet-index-") as folder:
+        package = module.params["package"]
+        chosen, prefix = VARIABLES[package]
         wish, answer = os.path.join(folder, "wish.txt"), os.path.join(folder, "pylock.toml")
-        write_atomic(wish, f"vllm=={version}\n".encode())
-        uv = find_uv(module.params["uv"], "set vllm_source_build_sdist to a file")
+        write_atomic(wish, f"{package}=={version}\n".encode())
+        uv = find_uv(module.params["uv"], f"set {prefix}_sdist to a file")
         command = [uv, "pip", "compile", "--quiet", "--no-deps", "--python-version", "3.11"]
         command += ["--format", "pylock.toml", "--output-file", answer, wish]
         status, _out, error = module.run_command(command, cwd=folder, environ_update=environment)
         if status:
             raise CpufleetError(
-                f"Cannot find vLLM {version} on the package index: {error.strip()[-800:]}",
-                "Check vllm_version and the index that uv is configured with on the controller",
+                f"Cannot find {TITLES[package]} {version} on the package index: {error.strip()[-800:]}",
+                f"Check {chosen} and the index that uv is configured with on the controller",
             )
-        return read_pylock(read_text(answer), version)
+        return read_pylock(read_text(answer), version, TITLES[package])
 
 
 def described(source: str, path: str, **more: str) -> dict[str, str]:
@@ -247,12 +271,13 @@ def fetch_sdist(module: AnsibleModule) -> tuple[dict[str, str], bool]:
     if module.params["path"]:
         path, sha256 = local_file(module.params["path"], wanted)
         return described("sdist", path, sha256=sha256), False
-    record = os.path.join(cache, f"vllm-{version}.json")
+    package = module.params["package"]
+    record = os.path.join(cache, f"{package}-{version}.json")
     found = known(record)
     if found and wanted in ("", found["sha256"]):
         return found, False
     archive = ask_indexes(module, version)
-    target = os.path.join(cache, f"vllm-{version}.tar.gz")
+    target = os.path.join(cache, f"{package}-{version}.tar.gz")
     digest = wanted or archive.sha256
     download([archive.url], target + ".part", digest, module.params["timeout"], MACHINE)
     os.replace(target + ".part", target)
@@ -265,24 +290,26 @@ def fetch_git(module: AnsibleModule) -> tuple[dict[str, str], bool]:
     """Return one commit as an archive and whether it was fetched now."""
     cache, version, commit = (module.params[key] for key in ("cache", "version", "git_commit"))
     ref = module.params["git_ref"] or f"v{version}"
-    wish = Wish(tuple(module.params["git_urls"]), ref, commit, GIT_VARIABLES)
+    kind, (chosen, prefix) = TREES[module.params["package"]], VARIABLES[module.params["package"]]
+    variables = f"{chosen}, {prefix}_git_ref, {prefix}_git_commit and {prefix}_git_urls"
+    wish = Wish(tuple(module.params["git_urls"]), ref, commit, variables)
     if not wish.urls:
-        raise CpufleetError("There is no address to fetch vLLM from with git", "Set vllm_source_build_git_urls")
-    record = os.path.join(cache, f"vllm-{version}-git-{tree_digest(ref)[:12]}.json")
+        raise CpufleetError(f"There is no address to fetch {kind.title} from with git", f"Set {prefix}_git_urls")
+    record = os.path.join(cache, f"{kind.name}-{version}-git-{tree_digest(ref)[:12]}.json")
     found = known(record)
     # A branch goes on; tags and commits stay, as far as who said so is still believed.
     if found and found["kind"] != "branch" and commit in ("", found["commit"]) and found["url"] in wish.urls:
         return found, False
     repository = Repository(
-        os.path.join(cache, "vllm.git"), module.params["git_instead_of"], module.params["timeout"], MACHINE
+        os.path.join(cache, f"{kind.name}.git"), module.params["git_instead_of"], module.params["timeout"], MACHINE
     )
     there = repository.fetch(wish)
     tree = repository.tree(there.commit)
-    target = os.path.join(cache, f"vllm-{version}-{tree[:12]}.tar.gz")
+    target = os.path.join(cache, f"{kind.name}-{version}-{tree[:12]}.tar.gz")
     with tempfile.TemporaryDirectory(prefix=".export-", dir=cache) as folder:
         export = os.path.join(folder, "tree.tar")
-        repository.export(there.commit, export, f"vllm-{version}")
-        pack_source(export, read_packed(export), version, target)
+        repository.export(there.commit, export, f"{kind.name}-{version}")
+        pack_source(export, read_packed(export, kind), version, target, kind)
     more = {"url": there.url, "ref": ref, "commit": there.commit, "tree": tree, "kind": there.kind}
     found = described("git", target, sha256=tree_digest(tree), upload_time=repository.date(there.commit), **more)
     write_json(record, found)
@@ -298,14 +325,15 @@ def fetch_archive(module: AnsibleModule) -> tuple[dict[str, str], bool]:
     else:
         path, url, downloaded = fetch_file(module)
         sha256 = wanted
-    name = os.path.join(cache, f"vllm-{version}-{sha256[:12]}")
+    kind = TREES[module.params["package"]]
+    name = os.path.join(cache, f"{kind.name}-{version}-{sha256[:12]}")
     found = known(name + ".json")
     if not found:
-        packed = read_packed(path)
+        packed = read_packed(path, kind)
         more = {"sha256": sha256, "commit": packed.commit, "upload_time": packed.date}
         if packed.plain:
             return described("archive", path, url=url, **more), downloaded
-        pack_source(path, packed, version, name + ".tar.gz")
+        pack_source(path, packed, version, name + ".tar.gz", kind)
         found = described("archive", name + ".tar.gz", **more)
         write_json(name + ".json", found)
     return {**found, "url": url}, downloaded
@@ -365,6 +393,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
+            "package": {"type": "str", "default": "vllm", "choices": ["vllm", "llama-cpp-python"]},
             "version": {"type": "str", "required": True},
             "cache": {"type": "path", "required": True},
             "source": {"type": "str", "default": "sdist", "choices": ["sdist", "git", "archive"]},
