@@ -11,9 +11,10 @@ import dataclasses
 import os
 from typing import Any
 
+from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._model_shape import DTYPE_BYTES, kv_elements
 
-__all__ = ("ModelInfo", "describe_model", "kv_bytes_per_token")
+__all__ = ("ModelInfo", "describe_model", "kv_bytes_per_token", "no_gguf")
 
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
@@ -57,6 +58,16 @@ def describe_model(
         kv_bytes_per_token=kv_bytes_per_token(shape, DTYPE_BYTES.get(dtype, 2)),
         chat_template=bool((tokenizer or {}).get("chat_template")) or "chat_template.jinja" in sizes,
         problems=_problems(path, sizes, config_found, architectures),
+    )
+
+
+def no_gguf(name: str, first: bytes) -> CpufleetError:
+    """Return the error for a file that is called .gguf and begins with the bytes ``first``."""
+    shown = first.lstrip()[:16].decode("utf-8", "replace")
+    return CpufleetError(
+        f"Refused {name}: it is no GGUF, whose first bytes are the letters GGUF, but begins with {shown!r}",
+        "It may be a page that was saved in place of the file: fetch it again from its source",
+        path=name,
     )
 
 

@@ -13,7 +13,8 @@ version_added: "0.1.0"
 author:
   - The cpufleet maintainers (@cpufleet)
 description:
-  - Reads C(config.json) and the file sizes of a model folder, and makes the SHA-256 manifest of its files.
+  - Reads C(config.json), the file sizes and the heads of the weights of a model folder, and makes the SHA-256 manifest
+    of its files. A GGUF is told by its first bytes, whatever it is called.
   - Digests of files whose size and modification time did not change since the last call are taken from O(cache).
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
@@ -91,35 +92,13 @@ model:
       type: str
 """
 
-import dataclasses
-import json
 import os
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._files import digest_files, list_files
 from ansible_collections.cpufleet.vllm.plugins.module_utils._identity import digest
-from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_bytes
-from ansible_collections.cpufleet.vllm.plugins.module_utils._model import describe_model
-from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_read import read_candidates
-
-
-def load_json(path: str) -> dict[str, Any] | None:
-    """Return the object in ``path``, or None where it is missing, unreadable or not an object."""
-    try:
-        document = json.loads(read_bytes(path))
-    except (CpufleetError, ValueError):
-        return None
-    return document if isinstance(document, dict) else None
-
-
-def candidates(path: str) -> list[dict[str, Any]]:
-    """Return what a service can be planned from in the folder ``path``."""
-    try:
-        return [dataclasses.asdict(candidate) for candidate in read_candidates(path)]
-    except CpufleetError:
-        return []
+from ansible_collections.cpufleet.vllm.plugins.module_utils._model_read import describe_folder
 
 
 def main() -> None:
@@ -135,15 +114,7 @@ def main() -> None:
     path = module.params["path"]
     try:
         files = list_files(path)
-        model = dataclasses.asdict(
-            describe_model(
-                path,
-                {name: status.st_size for name, status in files.items()},
-                load_json(os.path.join(path, "config.json")),
-                load_json(os.path.join(path, "tokenizer_config.json")),
-            )
-        )
-        model["candidates"] = [] if model["problems"] else candidates(path)
+        model = describe_folder(path, {name: status.st_size for name, status in files.items()})
         cache = "" if module.check_mode else module.params["cache"]
         memory = os.path.join(cache, digest(os.path.realpath(path))[:16] + ".json") if cache else ""
         wanted = module.params["digests"] and not model["problems"]

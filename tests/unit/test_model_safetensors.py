@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from pathlib import Path
 
 import pytest
@@ -19,18 +18,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._model_safetensors i
     read_safetensors,
 )
 
-WIDTHS = {"F32": 4, "BF16": 2, "F16": 2, "I32": 4}
-
-
-def safetensors(tensors: dict[str, tuple[str, int]]) -> bytes:
-    """Return a file with zeros for weights; ``tensors`` are type and number of elements by name."""
-    document: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for name, (kind, count) in tensors.items():
-        start, end = end, end + count * WIDTHS[kind]
-        document[name] = {"dtype": kind, "shape": [count], "data_offsets": [start, end]}
-    header = json.dumps(document).encode()
-    return struct.pack("<Q", len(header)) + header + bytes(end)
+from tests.support.safetensors import safetensors
 
 
 def index(folder: Path, total: int, *names: str) -> None:

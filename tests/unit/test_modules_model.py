@@ -15,9 +15,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.gguf import gguf
 from tests.support.run_module import run_module
+from tests.support.safetensors import safetensors
 
 CONFIG = Path(__file__).parent / "fixtures" / "model" / "SmolLM2-135M-Instruct.json"
+
+
+WEIGHTS = safetensors({"w": ("BF16", 400)}, b"w")
 
 
 def sha(content: bytes) -> str:
@@ -29,7 +34,7 @@ def model(tmp_path: Path) -> Path:
     folder = tmp_path / "model"
     (folder / "extra").mkdir(parents=True)
     shutil.copy(CONFIG, folder / "config.json")
-    (folder / "model.safetensors").write_bytes(b"w" * 1000)
+    (folder / "model.safetensors").write_bytes(WEIGHTS)
     (folder / "tokenizer.json").write_text("{}")
     (folder / "extra" / "notes.txt").write_text("n")
     return folder
@@ -44,14 +49,18 @@ def describe(path: Path, check: bool = False, **arguments: Any) -> dict[str, Any
 
 def test_a_model_folder_and_its_manifest(model: Path) -> None:
     found = describe(model)
-    assert (found["path"], found["architecture"], found["weights_bytes"]) == (str(model), "LlamaForCausalLM", 1000)
+    assert (found["path"], found["architecture"], found["weights_bytes"]) == (
+        str(model),
+        "LlamaForCausalLM",
+        len(WEIGHTS),
+    )
     assert [entry["name"] for entry in found["files"]] == [
         "config.json",
         "extra/notes.txt",
         "model.safetensors",
         "tokenizer.json",
     ]
-    assert found["files"][2] == {"name": "model.safetensors", "size": 1000, "sha256": sha(b"w" * 1000)}
+    assert found["files"][2] == {"name": "model.safetensors", "size": len(WEIGHTS), "sha256": sha(WEIGHTS)}
     assert describe(model)["sha256"] == found["sha256"]
 
 
@@ -59,7 +68,7 @@ def test_every_byte_counts_and_the_place_does_not(model: Path, tmp_path: Path) -
     before = describe(model)["sha256"]
     shutil.copytree(model, tmp_path / "copy")
     assert describe(tmp_path / "copy")["sha256"] == before
-    (tmp_path / "copy" / "model.safetensors").write_bytes(b"w" * 999 + b"x")
+    (tmp_path / "copy" / "model.safetensors").write_bytes(WEIGHTS[:-1] + b"x")
     assert describe(tmp_path / "copy")["sha256"] != before
 
 
@@ -83,6 +92,49 @@ def test_a_folder_with_problems_is_told_and_not_read(tmp_path: Path, check: bool
     assert describe(tmp_path / "none")["problems"] == [
         f"the model folder {tmp_path}/none does not exist or is empty. Name a folder with config.json and the weights."
     ]
+
+
+def test_weights_that_are_cut_off_are_told(model: Path) -> None:
+    (model / "model.safetensors").write_bytes(WEIGHTS[:-1])
+    found = describe(model)
+    assert found["problems"] == [
+        f"Cannot use {model}/model.safetensors: it has {len(WEIGHTS) - 1} bytes, its header speaks of {len(WEIGHTS)}. "
+        "The file is cut off or damaged: fetch it again."
+    ]
+    assert (found["candidates"], found["files"]) == ([], [])
+
+
+def test_configuration_without_the_keys_that_decide(model: Path) -> None:
+    document = json.loads(CONFIG.read_text())
+    del document["num_hidden_layers"]
+    (model / "config.json").write_text(json.dumps(document))
+    assert describe(model)["problems"] == [
+        f"Cannot plan for the model of {model}/config.json: it does not say num_hidden_layers. "
+        "Restore the file from the model's source."
+    ]
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "model.data"])
+def test_gguf_is_told_by_its_first_bytes(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gguf())
+    found = describe(tmp_path)
+    assert (found["problems"], found["architecture"], found["context"]) == ([], "qwen2", 2048)
+    assert [candidate["form"] for candidate in found["candidates"]] == ["gguf"]
+    assert [entry["name"] for entry in found["files"]] == [name]
+
+
+def test_page_that_is_called_gguf_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_text("<!DOCTYPE html><html>Sign in</html>")
+    assert describe(tmp_path)["problems"] == [
+        f"Refused {tmp_path}/model.gguf: it is no GGUF, whose first bytes are the letters GGUF, but begins with "
+        "'<!DOCTYPE html><'. It may be a page that was saved in place of the file: fetch it again from its source."
+    ]
+
+
+def test_file_in_place_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(gguf())
+    path = tmp_path / "model.gguf"
+    assert describe(path)["problems"] == [f"{path} is a file. Name the folder that it lies in."]
 
 
 @pytest.mark.parametrize("content", ["not JSON", "[]", ""])
@@ -110,7 +162,7 @@ def test_what_has_to_be_copied(model: Path, tmp_path: Path) -> None:
     assert (everything["folders"], everything["changed"]) == (["extra"], False)
     shutil.copytree(model, store)
     assert compare(store, files)["missing"] == []
-    (store / "model.safetensors").write_bytes(b"x" * 1000)  # same size, other content
+    (store / "model.safetensors").write_bytes(b"x" * len(WEIGHTS))  # same size, other content
     (store / "tokenizer.json").write_bytes(b"")  # cut
     (store / "extra" / "notes.txt").unlink()
     assert compare(store, files)["missing"] == ["extra/notes.txt", "model.safetensors", "tokenizer.json"]
@@ -124,7 +176,7 @@ def test_more_files_than_the_manifest_names_do_no_harm(model: Path, tmp_path: Pa
 
 def test_an_incomplete_store_is_refused(model: Path, tmp_path: Path) -> None:
     files = describe(model)["files"]
-    (model / "model.safetensors").write_bytes(b"x" * 1000)
+    (model / "model.safetensors").write_bytes(WEIGHTS[:-1] + b"x")
     failed = compare(model, files, complete=True, memory=tmp_path / "memory")
     assert failed["msg"] == (
         f"The model in {model} does not match its manifest: model.safetensors. "
