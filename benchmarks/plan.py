@@ -28,15 +28,7 @@ LIMIT_S = 5.0
 FIXTURES = REPOSITORY / "tests" / "unit" / "fixtures" / "plan"
 ARCHIVE = {"sha256": "0c" * 32, "upload_time": "2024-12-18T00:00:00Z", "url": ""}
 STATE: dict[str, Any] = {"current": "", "releases": {}, "deployments": {}, "wheels": {}, "unfinished": []}
-MODEL: dict[str, Any] = {
-    "dtype": "bfloat16",
-    "context": 8192,
-    "weights_bytes": 269_060_552,
-    "kv_bytes_per_token": 23_040,
-    "problems": [],
-    "files": [],
-    "sha256": "",
-}
+MODEL: dict[str, Any] = {**json.loads((FIXTURES / "model-smollm2.json").read_text()), "files": []}
 
 
 def fleet(count: int) -> dict[str, dict[str, Any]]:

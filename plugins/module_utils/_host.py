@@ -15,7 +15,11 @@ from typing import Any
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _host_cpu as cpu
 from ansible_collections.cpufleet.vllm.plugins.module_utils import _host_memory as memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
-from ansible_collections.cpufleet.vllm.plugins.module_utils._host_libs import LibraryInfo, read_libraries
+from ansible_collections.cpufleet.vllm.plugins.module_utils._host_libs import (
+    LibraryInfo,
+    find_allocator,
+    read_libraries,
+)
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_mounts import Mount, parse_mountinfo
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_os import (
     libstdcxx_version,
@@ -53,6 +57,7 @@ def gather_host(root_path: str = "/", paths: tuple[str, ...] = ("/", "/tmp")) ->
     return {
         "os": {**asdict(parse_os_release(_os_release(root))), **_libraries(root, libraries)},
         "libc": asdict(libraries),
+        "allocator": find_allocator(root, arch),
         "kernel": root.text("/proc/sys/kernel/osrelease").strip(),
         "arch": arch,
         "cpu": _cpu(root, processor, arch, mounts),
@@ -148,11 +153,13 @@ def _numa(root: Root) -> list[dict[str, Any]]:
 
 def _memory(root: Root, mounts: tuple[Mount, ...]) -> dict[str, Any]:
     info = memory.parse_meminfo(root.text("/proc/meminfo"))
-    levels = _levels(root, mounts)
+    places = memory.cgroup_places(root.text("/proc/self/cgroup"), mounts)
+    levels = _levels(root, places)
     bound = memory.bound_memory(info, levels)
     return {
         "total_bytes": bound.total,
         "available_bytes": bound.available,
+        "cgroup": memory.cgroup_version(places),
         "limit_bytes": bound.limit,
         "limit_source": bound.limit_source,
         "swap_limit_bytes": memory.bound_swap(info, levels),
@@ -161,14 +168,14 @@ def _memory(root: Root, mounts: tuple[Mount, ...]) -> dict[str, Any]:
     }
 
 
-def _levels(root: Root, mounts: tuple[Mount, ...]) -> list[memory.CgroupLevel]:
+def _levels(root: Root, places: tuple[memory.CgroupPlace, ...]) -> list[memory.CgroupLevel]:
     # Limit, softer limit, usage, swap alone, memory and swap together.
     names = {
         "all": ("memory.max", "memory.high", "memory.current", "memory.swap.max", ""),
         "memory": ("memory.limit_in_bytes", "", "memory.usage_in_bytes", "", "memory.memsw.limit_in_bytes"),
     }
     levels = []
-    for place in memory.cgroup_places(root.text("/proc/self/cgroup"), mounts):
+    for place in places:
         if place.controller not in names:
             continue
         wanted = names[place.controller]

@@ -10,13 +10,14 @@ from __future__ import annotations
 import io
 import os
 from dataclasses import dataclass
+from typing import Iterator
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._elf import Elf, numbered, read_elf
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_read import Root
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_bytes
 
-__all__ = ("LibraryInfo", "read_libraries")
+__all__ = ("LibraryInfo", "find_allocator", "read_libraries")
 
 # Debian and its kin, then the rpm family, then those that have one folder; a merged /usr first.
 FOLDERS = (
@@ -27,6 +28,7 @@ FOLDERS = (
     "/lib64",
     "/lib",
 )
+ALLOCATOR = "libtcmalloc_minimal.so.4"
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,27 @@ def read_libraries(root: Root, arch: str) -> LibraryInfo:
     )
 
 
+def find_allocator(root: Root, arch: str) -> str:
+    """Return the path on the host of the memory allocator that vLLM is faster with, empty where it is not there."""
+    return next((path for path, _library in find_all(root, arch, ALLOCATOR)), "")
+
+
 def find(root: Root, arch: str, name: str) -> Elf | None:
     """Return the library ``name`` of the host's own architecture."""
+    return next((library for _path, library in find_all(root, arch, name)), None)
+
+
+def find_all(root: Root, arch: str, name: str) -> Iterator[tuple[str, Elf]]:
+    """Yield path on the host and content of each library ``name`` of the host's own architecture."""
     for folder in FOLDERS:
-        path = inside(root, f"{folder.format(arch=arch)}/{name}")
+        there = f"{folder.format(arch=arch)}/{name}"
+        path = inside(root, there)
         try:
             found = read_elf(io.BytesIO(read_bytes(path)), path)
         except CpufleetError:  # not there, or the 32-bit one
             continue
         if found.machine == arch:
-            return found
-    return None
+            yield there, found
 
 
 def inside(root: Root, path: str) -> str:

@@ -23,6 +23,7 @@ __all__ = (
     "bound_memory",
     "bound_swap",
     "cgroup_places",
+    "cgroup_version",
     "parse_meminfo",
     "parse_swaps",
 )
@@ -113,6 +114,12 @@ def cgroup_places(proc_self_cgroup: str, mounts: Iterable[Mount]) -> tuple[Cgrou
                     folders = _upwards(mount, own_v1[controller])
                     places += [CgroupPlace(1, controller, folder) for folder in folders]
     return tuple(places)
+
+
+def cgroup_version(places: Iterable[CgroupPlace]) -> int:
+    """Return the version of the cgroups that limit memory, 0 without any; a hybrid host limits memory by version 1."""
+    found = {place.version for place in places if place.controller in ("memory", "all")}
+    return min(found, default=0)
 
 
 def bound_memory(info: MemInfo, levels: Iterable[CgroupLevel]) -> MemoryBound:

@@ -61,14 +61,16 @@ def plan_host(here: Situation, wheel: dict[str, Any] | None = None) -> dict[str,
         notes.because("wheel", f"{taken['identity'][:12]}: built once for the fleet, and this host meets its needs")
     swap = choose_swap(host, source, wishes, builder, notes)
     jobs = choose_jobs(host, source, swap, wishes, notes) if builder else 0
-    model = choose_memory(host, source, here.model, wishes, notes) if here.serves else NO_SERVICE
+    isa = loaded_class(chosen["isa_class"], taken["inputs"]["isa"])
+    loading = {**host, "cpu": {**host["cpu"], "isa_class": isa}}
+    model = choose_memory(loading, source, here.model, wishes, notes) if here.serves else NO_SERVICE
     disk = check_disk(host, disk_needs(here, swap, taken), notes)
     if here.serves:
         check_port(host, wishes, notes)
     return {
         "version": source["version"],
         **build,
-        "isa_class": loaded_class(chosen["isa_class"], taken["inputs"]["isa"]),
+        "isa_class": isa,
         "edits": taken["inputs"]["edits"],
         "wheel": {"builders": [], **taken, "built": taken["source"] == "host"},
         "builder": builder,

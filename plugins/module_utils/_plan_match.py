@@ -77,6 +77,8 @@ VARIABLES = {
     "dtype": "model_serve_dtype",
     "kv_cache_gib": "model_serve_kv_cache_gib",
     "max_model_len": "model_serve_max_model_len",
+    "concurrency": "model_serve_concurrency",
+    "force": "model_serve_force",
     "gate_expect": "model_serve_gate_expect",
     "address": "model_serve_address",
     "port": "model_serve_port",

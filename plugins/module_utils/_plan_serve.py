@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # This file is private to the cpufleet.vllm collection and may change at any time.
 
-"""The serving half of a plan: memory for weights and KV cache, and the port."""
+"""The serving half of a plan: how the model is served, or why it cannot be, and the port."""
 
 from __future__ import annotations
 
@@ -11,92 +11,91 @@ from typing import Any
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import usable_memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
-from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_release import (
-    BIND,
-    choose_threads,
-    read_release,
-)
-from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, human, parse_count
+from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan import plan_serve
+from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_memory import HOST_RESERVE
+from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_types import VLLM, Wish, candidate_from
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, parse_count
 
 __all__ = ("NO_SERVICE", "check_port", "choose_memory")
 
-# Resident memory of an idle server beyond weights and KV cache, measured:
-# 0.6.5 about 1.0 GiB, 0.28.0 and 0.32.0 about 1.8 GiB.
-OVERHEAD_V0 = GIB
-OVERHEAD_V1 = int(1.8 * GIB)
-V0_GENERATIONS = ("D1", "D2", "D3")
-KV_MAXIMUM_GIB = 4
-WORKER_SLACK = 1.15
-# The plan of a host that builds and serves nothing.
-NO_SERVICE = {
+# The plan of a host that builds and serves nothing, and of one whose model cannot be planned.
+NO_SERVICE: dict[str, Any] = {
+    "engine": "",
     "weights_bytes": 0,
     "overhead_bytes": 0,
     "kv_cache_gib": 0,
     "max_model_len": 0,
+    "max_num_seqs": 0,
+    "dtype": "",
+    "threads": 0,
+    "thread_binding": "",
     "memory_max_bytes": 0,
     "environment": {},
+    "arguments": [],
+    "preload": [],
+    "expected_tokens_per_s": 0.0,
+    "forced": "",
 }
+WEAKEST_ISA = "avx2"
+UNKNOWN_SHAPE = (
+    "the description of the model says nothing of its shape, as those in an older depot. Run the playbook "
+    "cpufleet.vllm.depot again."
+)
 ANY_ADDRESS = ("0.0.0.0", "::", "*")  # noqa: S104 - compared with, not bound to
 
 
 def choose_memory(
     host: dict[str, Any], source: dict[str, Any], model: dict[str, Any], wishes: dict[str, Any], notes: Notes
 ) -> dict[str, Any]:
-    """Return weights, overhead, KV cache (whole GiB), context and memory limit; refuse what cannot fit."""
+    """Return how the model is served; refuse what cannot be, unless ``wishes["force"]`` makes that a warning.
+
+    ``host["cpu"]["isa_class"]`` is the class that the wheel is loaded for.
+    """
+    wish = read_wish(model, wishes)
     for problem in model["problems"]:
         notes.refuse("model", problem)
-    total = usable_memory(host)
-    overhead = OVERHEAD_V0 if source["detection"] in V0_GENERATIONS else OVERHEAD_V1
-    weights = int(model["weights_bytes"] * dtype_factor(model["dtype"], str(wishes["dtype"])))
-    kv_gib = kv_cache(total - weights - overhead, str(wishes["kv_cache_gib"]))
-    needed = weights + overhead + kv_gib * GIB
-    figures = f"{human(weights)} of weights, {human(overhead)} for the engine and {kv_gib} GiB of KV cache"
-    if needed > total and not model["problems"]:
-        notes.refuse(
-            "model_memory",
-            f"the model needs {figures}, together {human(needed)}, and the host has {human(total)}. "
-            "Choose a smaller model or a larger host; swap does not count for serving.",
-        )
-    notes.because("model", figures)
-    return {
-        "weights_bytes": weights,
-        "overhead_bytes": overhead,
-        "kv_cache_gib": kv_gib,
-        "max_model_len": context(model, kv_gib, wishes),
-        "memory_max_bytes": min(total, int(needed * WORKER_SLACK) + GIB // 2),
-        "environment": thread_environment(host, source, notes),
-    }
+    if model["problems"]:
+        return NO_SERVICE
+    if not model.get("candidates"):
+        notes.refuse("model", UNKNOWN_SHAPE)
+        return NO_SERVICE
+    # A CPU that runs no build is refused elsewhere; whether memory is enough is told all the same.
+    able = {**host, "cpu": {**host["cpu"], "isa_class": host["cpu"]["isa_class"] or WEAKEST_ISA}}
+    plan = plan_serve([candidate_from(one) for one in model["candidates"]], able, source, wish)
+    notes.reasons.extend(plan["reasons"])
+    told = refuse(plan, host, wishes, notes)
+    same = {key: plan[key] for key in NO_SERVICE if key in plan}
+    return {**same, "kv_cache_gib": plan["kv_bytes"] >> 30, "forced": told}
 
 
-def thread_environment(host: dict[str, Any], source: dict[str, Any], notes: Notes) -> dict[str, str]:
-    """Return the variables that let the engine compute on every core; newer releases keep one back by themselves."""
-    threads = choose_threads(host["cpu"], read_release(source, host["cpu"]["isa_class"]))
-    notes.because("threads", threads.reason)
-    bound = threads.binding and threads.binding != (source.get("cpu_environment") or {}).get(BIND)
-    return {"OMP_NUM_THREADS": str(threads.count), **({BIND: threads.binding} if bound else {})}
+def read_wish(model: dict[str, Any], wishes: dict[str, Any]) -> Wish:
+    """Return what the variables ask for; a context that the model was not made for is refused elsewhere."""
+    context, kv_gib = (
+        0 if str(wishes[key]) == "auto" else parse_count(str(wishes[key]), f"model_serve_{key}")
+        for key in ("max_model_len", "kv_cache_gib")
+    )
+    longest = int(model["context"])
+    return Wish(
+        context=min(context, longest) if longest else context,
+        concurrency=parse_count(str(wishes["concurrency"]), "model_serve_concurrency"),
+        engine=str(wishes.get("engine", VLLM)),
+        dtype=str(wishes["dtype"]),
+        kv_bytes=kv_gib * GIB,
+        whole_gib=True,
+    )
 
 
-def kv_cache(spare: int, wish: str) -> int:
-    """Return the KV cache in whole GiB, all that vLLM's variable takes: the wish, or half of what is spare."""
-    if wish != "auto":
-        return parse_count(wish, "model_serve_kv_cache_gib")
-    return max(1, min(KV_MAXIMUM_GIB, spare // (2 * GIB)))
-
-
-def dtype_factor(own: str, wish: str) -> float:
-    """Return how much larger the weights get when they are served in another number format."""
-    size = {"float32": 4, "float": 4, "float16": 2, "half": 2, "bfloat16": 2}
-    return size[wish] / size[own] if wish in size and own in size else 1.0
-
-
-def context(model: dict[str, Any], kv_gib: int, wishes: dict[str, Any]) -> int:
-    """Return the context length in tokens: the wish, or as much of the model's own as one sequence may fill."""
-    wish = str(wishes["max_model_len"])
-    if wish != "auto":
-        return parse_count(wish, "model_serve_max_model_len")
-    own, per_token = int(model["context"]), int(model["kv_bytes_per_token"])
-    fitting = kv_gib * GIB // per_token if per_token else own
-    return int(min(own, fitting) // 16 * 16) if own else 0
+def refuse(plan: dict[str, Any], host: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> str:
+    """Refuse a plan that does not fit; where the user forces it, return the reason instead."""
+    text = str(plan["refusal"]["text"])
+    if plan["fits"]:
+        return ""
+    if wishes["force"]:
+        notes.because("forced", f"model_serve_force goes on in spite of this: {text}")
+        return text
+    too_large = plan["memory_max_bytes"] + HOST_RESERVE > usable_memory(host)
+    notes.refuse("model_memory" if too_large else "model", text)
+    return ""
 
 
 def check_port(host: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> None:

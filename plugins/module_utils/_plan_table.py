@@ -14,24 +14,36 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import human
 
 __all__ = ("fleet_table",)
 
-HEADINGS = ("host", "ISA class", "Python", "g++", "torch", "build", "jobs", "swap", "disk", "KV", "context", "minutes")
+HEADINGS = (
+    *("host", "ISA class", "Python", "g++", "torch", "build", "jobs", "swap", "disk"),
+    *("engine", "context", "tok/s", "min"),
+)
 WIDTH = 100
+# Tokens a second of which tenths say nothing.
+TOO_FINE = 100
 
 
 def fleet_table(plans: dict[str, dict[str, Any]]) -> list[str]:
-    """Return lines: one row a host, sorted by name, then each impossible host with what to change."""
+    """Return lines: one row a host, sorted by name, then what is forced, and what to change on impossible hosts."""
     rows = [HEADINGS, *(row(name, plan) for name, plan in sorted(plans.items()))]
     widths = [max(len(line[column]) for line in rows) for column in range(len(HEADINGS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
+    for name, plan in sorted(plans.items()):
+        if plan["model"]["forced"]:
+            lines += wrapped(f"[WARNING] {name} is made to serve what does not fit: {plan['model']['forced']}")
     refused = {name: plan["refused"] for name, plan in sorted(plans.items()) if plan["refused"]}
     if refused:
         lines += ["", f"Impossible on {len(refused)} of {len(plans)} host(s):"]
     for name, entries in refused.items():
         for entry in entries:
-            text = f"{name}: [{entry['code']}] {entry['text']}"
-            lines += textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False)
+            lines += wrapped(f"{name}: [{entry['code']}] {entry['text']}")
     return lines
+
+
+def wrapped(text: str) -> list[str]:
+    """Return ``text`` as lines for people."""
+    return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False)
 
 
 def wheel_from(plan: dict[str, Any]) -> str:
@@ -57,7 +69,15 @@ def row(name: str, plan: dict[str, Any]) -> tuple[str, ...]:
         str(plan["jobs"] or "-"),
         f"+{human(plan['swap']['add_bytes'])}" if plan["swap"]["add_bytes"] else "-",
         human(needed) if needed else "-",
-        f"{plan['model']['kv_cache_gib']} GiB",
-        str(plan["model"]["max_model_len"] or "-"),
+        *service(plan["model"]),
         str(plan["minutes"]),
     )
+
+
+def service(model: dict[str, Any]) -> tuple[str, str, str]:
+    """Return engine, requests at a time by the tokens of each, and the tokens a second of all together."""
+    if not model["engine"]:
+        return ("-", "-", "-")
+    speed = model["expected_tokens_per_s"]
+    context = f"{model['max_num_seqs']}x{model['max_model_len']}"
+    return (model["engine"], context, f"{speed:.0f}" if speed >= TOO_FINE else f"{speed:g}")

@@ -26,7 +26,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_release 
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_speed import tokens_per_s
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_types import LLAMA_CPP, Candidate, Draft, Wish
-from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import MIB
+from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import MIB, human
 
 __all__ = ("Place", "draft", "read_place")
 
@@ -78,8 +78,10 @@ def draft(candidate: Candidate, engine: str, place: Place, wish: Wish) -> Draft:
     weights = candidate.wide_bytes if element > DTYPE_BYTES["bfloat16"] else candidate.narrow_bytes
     kind, rule = engine_kind(engine, place)
     per_token = candidate.shape.kv_elements * element
-    problems = tuple(objections(candidate, engine, place, wish))
     context = choose_context(candidate.shape, engine, place, wish, weights, element)
+    problems = [*objections(candidate, engine, place, wish)]
+    if 0 < wish.kv_bytes < wish.context * per_token:
+        problems.append(f"{human(wish.kv_bytes)} of KV cache hold less than one request of {wish.context} tokens")
     overhead = overhead_bytes(kind, candidate.shape, context, wish.concurrency, element)
     kv_bytes = wish.kv_bytes or kv_needed(rule, per_token, context, wish.concurrency)
     speed = tokens_per_s(
@@ -96,7 +98,7 @@ def draft(candidate: Candidate, engine: str, place: Place, wish: Wish) -> Draft:
         context=context,
         sequences=wish.concurrency,
         tokens_per_s=round(speed, 1 if speed >= 1 else 2),
-        problems=problems,
+        problems=tuple(problems),
         short=weights + overhead + kv_bytes - place.usable,
     )
 

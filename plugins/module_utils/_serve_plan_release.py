@@ -14,7 +14,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._model_shape import 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_memory import KvRule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, MIB
 
-__all__ = ("BIND", "Release", "Threads", "choose_threads", "read_release")
+__all__ = ("BIND", "KV_SPACE", "Release", "Threads", "choose_threads", "preloads", "read_release")
 
 V0_DETECTIONS = ("D0", "D1", "D2", "D3")
 BIND = "VLLM_CPU_OMP_THREADS_BIND"
@@ -23,6 +23,7 @@ KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
 BLOCK = 128
 PACKED_BITS = 4
 PACKED_METHODS = ("awq", "gptq")
+INTEL_OPENMP = "libiomp5.so"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Release:
     methods: dict[str, str]
     all_methods: dict[str, dict[str, str]]
     ipex: bool
+    intel_openmp: bool
 
     def has(self, argument: str) -> bool:
         """Return whether the command line takes ``argument``; the ones asked for here are older than all releases."""
@@ -120,7 +122,15 @@ def read_release(source: dict[str, Any], isa: str | None) -> Release:
         methods=quantization.get(isa or "", {}),
         all_methods=quantization,
         ipex=any(line.startswith("intel_extension_for_pytorch") for line in requirements),
+        intel_openmp=any(line.replace("_", "-").startswith("intel-openmp") for line in requirements),
     )
+
+
+def preloads(release: Release | None, host: dict[str, Any]) -> list[str]:
+    """Return what vLLM is to load first: the host's faster allocator by its path, the release's OpenMP by its name."""
+    allocator = str(host.get("allocator") or "")
+    brings = release is not None and release.intel_openmp and host["arch"] == "x86_64"
+    return [*([allocator] if allocator else []), *([INTEL_OPENMP] if brings else [])]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -99,6 +99,10 @@ host:
           type: str
           returned: success
       sample: {"id": "debian", "version": "12", "family": "debian", "libc": "2.36", "libstdcxx": "3.4.30"}
+    allocator:
+      description: The path of C(libtcmalloc_minimal.so.4), an allocator that vLLM is faster with; empty without it.
+      type: str
+      returned: success
     libc:
       description: What the 64-bit C and C++ run-time libraries offer, read from the files themselves.
       type: dict
@@ -207,6 +211,10 @@ host:
           returned: success
         available_bytes:
           description: C(MemAvailable), bounded by what every control group limit leaves.
+          type: int
+          returned: success
+        cgroup:
+          description: The version of the control groups that limit memory, V(0) without any.
           type: int
           returned: success
         limit_bytes:

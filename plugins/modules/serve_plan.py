@@ -146,6 +146,13 @@ plan:
       type: list
       elements: str
       sample: [--dtype, bfloat16, --max-model-len, "4096", --max-num-seqs, "1", --enforce-eager]
+    preload:
+      description:
+        - Libraries that vLLM is to load first where they are there.
+        - The host's allocator by its path, the OpenMP that the release brings by its name.
+      type: list
+      elements: str
+      sample: [/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4, libiomp5.so]
     memory_max_bytes:
       description: The limit for the whole service, weights, overhead and KV cache together.
       type: int

@@ -28,15 +28,7 @@ NOTHING: dict[str, Any] = {
     "building": [],
     "unfinished": [],
 }
-MODEL: dict[str, Any] = {
-    "dtype": "bfloat16",
-    "context": 8192,
-    "weights_bytes": 269_060_552,
-    "kv_bytes_per_token": 23_040,
-    "problems": [],
-    "files": [],
-    "sha256": "5e" * 32,
-}
+MODEL: dict[str, Any] = {**json.loads((FIXTURES / "model-smollm2.json").read_text()), "files": []}
 ARCHIVE = {"sha256": "0c" * 32, "upload_time": "2024-12-18T00:00:00Z"}
 # What a CPU of a class lacks of the captured one, which is avx512_bf16.
 LACKS = {"avx512_bf16": (), "avx512": ("avx512_bf16",), "avx2": ("avx512f", "avx512_bf16")}

@@ -396,3 +396,19 @@ def test_gpus_are_those_whose_driver_reports_them(tmp_path: Path) -> None:
             (devices / address / "driver").symlink_to(f"../../drivers/{driver}")
     found = gather_host(str(tmp_path), ["/"])["gpus"]
     assert found == [{"address": address, "driver": driver} for address, _kind, driver in cards]
+
+
+# Where memory is limited by version 1, a hybrid host is one of version 1.
+CGROUPS = {
+    "bench-hybrid": 1,
+    "hybrid-limit-above-ram": 1,
+    "v1-docker-limit-2g": 1,
+    "v1-nested-tighter-parent": 1,
+    "v1-sentinel": 1,
+    "no-memavailable": 0,
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (FIXTURES / "memory").iterdir()))
+def test_version_of_the_cgroups_that_limit_memory(name: str) -> None:
+    assert gather_host(str(FIXTURES / "memory" / name))["memory"]["cgroup"] == CGROUPS.get(name, 2)

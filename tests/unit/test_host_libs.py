@@ -11,7 +11,11 @@ import platform
 from pathlib import Path
 
 import pytest
-from ansible_collections.cpufleet.vllm.plugins.module_utils._host_libs import LibraryInfo, read_libraries
+from ansible_collections.cpufleet.vllm.plugins.module_utils._host_libs import (
+    LibraryInfo,
+    find_allocator,
+    read_libraries,
+)
 from ansible_collections.cpufleet.vllm.plugins.module_utils._host_read import Root
 
 UNKNOWN = LibraryInfo("unknown", "", "", "")
@@ -76,3 +80,18 @@ def test_musl(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "ld-musl-x86_64.so.1").write_bytes(b"")
     assert read_libraries(Root(str(tmp_path)), "x86_64") == LibraryInfo("musl", "", "", "")
+
+
+def test_allocator_is_named_by_its_path_on_the_host(tmp_path: Path) -> None:
+    libc, _libstdcxx = system_libraries()
+    there = f"/usr/lib/{ARCH}-linux-gnu/libtcmalloc_minimal.so.4"
+    place = tmp_path / there.lstrip("/")
+    place.parent.mkdir(parents=True)
+    assert find_allocator(Root(str(tmp_path)), ARCH) == ""
+    place.write_text("no library")
+    assert find_allocator(Root(str(tmp_path)), ARCH) == ""
+    place.with_name("libtcmalloc_minimal.so.4.5.9").write_bytes(libc.read_bytes())
+    place.unlink()
+    place.symlink_to("libtcmalloc_minimal.so.4.5.9")
+    assert find_allocator(Root(str(tmp_path)), ARCH) == there
+    assert find_allocator(Root(str(tmp_path)), "riscv64") == ""

@@ -29,15 +29,16 @@ ARCHIVE = {"sha256": "0c" * 32, "upload_time": "2024-12-18T00:00:00Z"}
 NOTHING: dict[str, Any] = {"current": "", "releases": {}, "deployments": {}, "wheels": {}, "unfinished": []}
 WISHES: dict[str, Any] = json.loads((FIXTURES / "wishes.json").read_text())
 # SmolLM2-135M-Instruct in bfloat16.
-MODEL: dict[str, Any] = {
-    "dtype": "bfloat16",
-    "context": 8192,
-    "weights_bytes": 269_060_552,
-    "kv_bytes_per_token": 23_040,
-    "problems": [],
-    "files": [{"name": "model.safetensors", "size": 269_060_552, "sha256": "aa"}],
-    "sha256": "5e" * 32,
-}
+MODEL: dict[str, Any] = json.loads((FIXTURES / "model-smollm2.json").read_text())
+
+
+def weighing(gib: int) -> dict[str, Any]:
+    """Return that model with weights of ``gib`` GiB."""
+    found = copy.deepcopy(MODEL)
+    found["candidates"][0].update(narrow_bytes=gib * GIB, wide_bytes=2 * gib * GIB)
+    return found
+
+
 PYTHON_13 = [{"path": "/usr/bin/python3.13", "version": "3.13.5", "venv": True, "headers": True}]
 GCC_11 = [
     {"path": "/usr/bin/g++", "language": "c++", "version": "11.4.0"},
@@ -136,12 +137,23 @@ def test_a_bare_debian_12_gets_a_whole_plan() -> None:
     assert (result["edits"], result["builder"], result["jobs"], result["minutes"]) == ([], True, 2, 6)
     assert result["swap"] == {"path": "/swapfile", "size_bytes": 0, "add_bytes": 0, "free_bytes": 0}
     assert result["model"] == {
-        "weights_bytes": 269_060_552,
-        "overhead_bytes": GIB,
-        "kv_cache_gib": 4,
+        "engine": "vllm",
+        "weights_bytes": 269_030_016,
+        "overhead_bytes": 1_085_603_840,
+        "kv_cache_gib": 1,
         "max_model_len": 8192,
-        "memory_max_bytes": int((5 * GIB + 269_060_552) * 1.15) + GIB // 2,
-        "environment": {"OMP_NUM_THREADS": "2"},
+        "max_num_seqs": 4,
+        "dtype": "bfloat16",
+        "threads": 2,
+        "thread_binding": "all",
+        "memory_max_bytes": GIB + 269_030_016 + 1_085_603_840,
+        "environment": {"OMP_NUM_THREADS": "2", "VLLM_CPU_KVCACHE_SPACE": "1"},
+        "arguments": [
+            *("--dtype", "bfloat16", "--max-model-len", "8192", "--max-num-seqs", "4", "--enforce-eager"),
+        ],
+        "preload": [],
+        "expected_tokens_per_s": 66.7,
+        "forced": "",
     }
     assert result["wheel"]["inputs"] == {
         "vllm_version": "0.6.5",
@@ -211,9 +223,13 @@ REFUSALS = {
         "the model folder /m has no readable config.json. Copy it.",
     ),
     "model_memory": (
-        {"here": host(3.7, 3.3), "model": {**MODEL, "weights_bytes": 6 * GIB}},
-        "the model needs 6.0 GiB of weights, 1.0 GiB for the engine and 1 GiB of KV cache, together 8.0 GiB, and the "
-        "host has 3.7 GiB. Choose a smaller model or a larger host; swap does not count for serving.",
+        {"here": host(3.7, 3.3), "model": weighing(6)},
+        "SmolLM2-135M-Instruct on vllm needs 7.9 GiB (6.0 GiB of weights, 914 MiB for the engine, 1.0 GiB of KV "
+        "cache for 4 requests at a time of 2048 tokens); this host has 3.7 GiB, of which 256 MiB stay with the "
+        "system. Swap does not count for serving. On this host engine llama_cpp fits Qwen2.5-1.5B-Instruct Q4_0 "
+        "(Apache-2.0) with 8192 tokens of context, 4 requests at a time, at about 37.6 tokens/s; or engine vllm "
+        "fits Qwen2.5-0.5B-Instruct (Apache-2.0) with 8192 tokens of context, 4 requests at a time, at about 46.2 "
+        "tokens/s.",
     ),
     "port": (
         {"here": host(listeners=[LISTENER])},
@@ -235,7 +251,7 @@ def test_a_refusal_names_what_is_wrong_and_what_to_do(case: str) -> None:
 
 def test_everything_impossible_on_one_host_is_told_at_once() -> None:
     bad = with_disk(without_avx2(host(1.0, 0.5, pythons=[], listeners=[LISTENER])), 1)
-    refused = plan(bad, version="0.28.0", swap_size="0", model={**MODEL, "weights_bytes": 30 * GIB})["refused"]
+    refused = plan(bad, version="0.28.0", swap_size="0", model=weighing(30))["refused"]
     codes = [entry["code"] for entry in refused]
     assert codes == ["isa", "python", "compiler", "memory", "model_memory", "disk", "port"]
 
@@ -269,6 +285,7 @@ def test_a_wish_for_jobs_is_kept_within_the_processors(wish: Any, jobs: int) -> 
         ("jobs", "vllm_source_build_jobs"),
         ("kv_cache_gib", "model_serve_kv_cache_gib"),
         ("max_model_len", "model_serve_max_model_len"),
+        ("concurrency", "model_serve_concurrency"),
     ],
 )
 @pytest.mark.parametrize("value", [0, "-1", "4.0", "many"])
@@ -613,8 +630,14 @@ def test_a_build_without_onednn_takes_no_notice_of_one() -> None:
 
 
 def test_a_release_that_keeps_a_core_back_is_told_to_use_all_of_them() -> None:
-    found = plan(host(cpu__cpuset=[4, 5]), version="0.28.0")["model"]["environment"]
-    assert found == {"OMP_NUM_THREADS": "2", "VLLM_CPU_OMP_THREADS_BIND": "4-5"}
+    found = plan(host(cpu__cpuset=[4, 5]), version="0.28.0")["model"]
+    assert (found["threads"], found["thread_binding"]) == (2, "4-5")
+    assert found["environment"] == {
+        "OMP_NUM_THREADS": "2",
+        "VLLM_CPU_OMP_THREADS_BIND": "4-5",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_TARGET_DEVICE": "cpu",
+    }
 
 
 def test_the_lock_of_a_release_with_its_own_torch() -> None:
@@ -778,12 +801,16 @@ def test_versions_compare_as_numbers() -> None:
 @pytest.mark.parametrize(
     ("wishes", "memory", "expected"),
     [
-        ({}, 24, (269_060_552, 4, 8192)),
-        ({}, 3.7, (269_060_552, 1, 8192)),
-        ({"dtype": "float32"}, 24, (538_121_104, 4, 8192)),
-        ({"dtype": "half"}, 24, (269_060_552, 4, 8192)),
-        ({"kv_cache_gib": "2"}, 24, (269_060_552, 2, 8192)),
-        ({"max_model_len": "1024"}, 24, (269_060_552, 4, 1024)),
+        ({}, 24, (269_030_016, 1, 8192)),
+        ({}, 3.7, (269_030_016, 1, 8192)),
+        ({"dtype": "float32"}, 24, (538_060_032, 2, 8192)),
+        ({"dtype": "float32"}, 3.7, (538_060_032, 1, 5760)),  # 4 requests of 45 KiB a token
+        ({"dtype": "float32", "concurrency": 1}, 3.7, (538_060_032, 1, 8192)),
+        ({"dtype": "half"}, 24, (269_030_016, 1, 8192)),
+        ({"kv_cache_gib": "2"}, 24, (269_030_016, 2, 8192)),
+        ({"kv_cache_gib": 1, "concurrency": "16"}, 24, (269_030_016, 1, 2816)),
+        ({"max_model_len": "1024"}, 24, (269_030_016, 1, 1024)),
+        ({"max_model_len": "8192", "concurrency": 32}, 24, (269_030_016, 6, 8192)),
     ],
 )
 def test_memory_of_the_service(wishes: dict[str, Any], memory: float, expected: tuple[int, int, int]) -> None:
@@ -791,15 +818,9 @@ def test_memory_of_the_service(wishes: dict[str, Any], memory: float, expected: 
     assert (found["weights_bytes"], found["kv_cache_gib"], found["max_model_len"]) == expected
 
 
-def test_the_context_is_what_one_sequence_may_fill() -> None:
-    wide = {**MODEL, "context": 131_072, "kv_bytes_per_token": 131_072}
-    assert plan(host(3.7, 3.3), model=wide)["model"]["max_model_len"] == 8192  # 1 GiB of 128 KiB each
-
-
 def test_a_control_group_limit_bounds_the_service() -> None:
-    result = plan(host(24, memory__limit_bytes=2 * GIB), model={**MODEL, "weights_bytes": GIB})
+    result = plan(host(24, memory__limit_bytes=2 * GIB), model=weighing(1))
     assert [entry["code"] for entry in result["refused"]] == ["model_memory"]
-    assert result["model"]["memory_max_bytes"] == 2 * GIB
 
 
 @pytest.mark.parametrize(
@@ -817,6 +838,80 @@ def test_a_control_group_limit_bounds_the_service() -> None:
 def test_whose_port_it_is(listener: dict[str, Any], wishes: dict[str, Any], refused: bool) -> None:
     result = plan(host(listeners=[{**LISTENER, **listener}]), **wishes)
     assert bool(result["refused"]) is refused
+
+
+def test_memory_limit_is_what_the_parts_take_and_no_more() -> None:
+    for wishes in ({}, {"dtype": "float32"}, {"kv_cache_gib": 3}):
+        found = plan(**wishes)["model"]
+        parts = found["weights_bytes"] + found["overhead_bytes"] + found["kv_cache_gib"] * GIB
+        assert found["memory_max_bytes"] == parts
+
+
+def test_wishes_that_the_release_can_take_are_its_arguments() -> None:
+    found = plan(version="0.28.0", max_model_len=2048, concurrency=7, dtype="float32", kv_cache_gib=2)["model"]
+    assert found["arguments"] == [
+        *("--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", "7", "--enforce-eager"),
+    ]
+    assert (found["max_num_seqs"], found["environment"]["VLLM_CPU_KVCACHE_SPACE"]) == (7, "2")
+
+
+def test_kv_cache_that_holds_less_than_one_request_is_refused() -> None:
+    wide = weighing(1)
+    wide["candidates"][0]["shape"]["kv_elements"] = 128 << 10
+    (refused,) = plan(model=wide, kv_cache_gib=1, max_model_len=8192)["refused"]
+    assert refused["code"] == "model"
+    assert "1.0 GiB of KV cache hold less than one request of 8192 tokens" in refused["text"]
+    assert plan(model=wide, kv_cache_gib=1, max_model_len=4096)["refused"] == []
+
+
+def test_what_is_forced_is_served_with_the_refusal_as_a_warning() -> None:
+    refused = plan(host(3.7, 3.3), model=weighing(6))
+    forced = plan(host(3.7, 3.3), model=weighing(6), force=True)
+    (entry,) = refused["refused"]
+    assert (refused["model"]["forced"], forced["refused"], forced["model"]["forced"]) == ("", [], entry["text"])
+    assert reason(forced, "forced") == f"model_serve_force goes on in spite of this: {entry['text']}"
+    assert {**forced["model"], "forced": ""} == refused["model"]
+    assert plan(force=True)["model"]["forced"] == ""
+
+
+def test_gguf_alone_is_nothing_for_vllm() -> None:
+    only = copy.deepcopy(MODEL)
+    only["candidates"][0]["form"] = "gguf"
+    only["candidates"][0]["shape"]["packing"]["name"] = "Q4_0"
+    (refused,) = plan(model=only)["refused"]
+    assert refused["code"] == "model"
+    assert refused["text"].startswith(
+        "SmolLM2-135M-Instruct Q4_0 cannot be served: vLLM has no kernels for GGUF on a CPU."
+    )
+
+
+@pytest.mark.parametrize("candidates", [[], None])
+def test_description_without_a_shape_is_refused(candidates: Any) -> None:
+    result = plan(model={**MODEL, "candidates": candidates})
+    (refused,) = result["refused"]
+    assert refused["code"] == "model"
+    assert refused["text"].endswith("Run the playbook cpufleet.vllm.depot again.")
+    assert result["model"]["engine"] == ""
+
+
+def test_class_of_the_wheel_decides_which_weights_have_kernels() -> None:
+    awq = copy.deepcopy(MODEL)
+    awq["candidates"][0]["shape"]["packing"] = {"method": "awq", "bits": 4, "bits_stored": 4.2, "name": "awq 4-bit"}
+    source = {**read("source-0.28.0"), "quantization": {"avx512_bf16": {"awq": "native"}, "avx512": {"awq": "native"}}}
+    able, weak = (
+        plan_host(Situation(host(), source, ARCHIVE, NOTHING, awq, {**WISHES, **wish, "allow_newer_suite": True}))
+        for wish in ({}, {"isa_class": "avx2"})
+    )
+    assert able["refused"] == []
+    assert [entry["code"] for entry in weak["refused"]] == ["model"]
+    assert "only for avx512_bf16, avx512; this CPU offers avx2" in weak["refused"][0]["text"]
+
+
+def test_what_is_loaded_first_is_what_the_host_has_and_the_release_brings() -> None:
+    allocator = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
+    assert plan(host(allocator=allocator))["model"]["preload"] == [allocator]
+    assert plan(version="0.28.0")["model"]["preload"] == ["libiomp5.so"]
+    assert plan(host(allocator=allocator), version="0.28.0")["model"]["preload"] == [allocator, "libiomp5.so"]
 
 
 def test_filters_name_the_planners_and_turn_their_errors_into_ansibles() -> None:

@@ -50,21 +50,15 @@ WISHES: dict[str, Any] = {
     "dtype": "auto",
     "kv_cache_gib": "auto",
     "max_model_len": "auto",
+    "concurrency": 4,
+    "force": False,
     "gate_expect": ".",
     "address": "127.0.0.1",
     "port": 8000,
     "unit": "vllm.service",
     "user": "vllm",
 }
-MODEL: dict[str, Any] = {
-    "dtype": "bfloat16",
-    "context": 8192,
-    "weights_bytes": 269_060_552,
-    "kv_bytes_per_token": 23_040,
-    "problems": [],
-    "files": [{"name": "model.safetensors", "size": 269_060_552, "sha256": "aa"}],
-    "sha256": "5e" * 32,
-}
+MODEL: dict[str, Any] = json.loads((FIXTURES / "model-smollm2.json").read_text())
 STATE: dict[str, Any] = {"current": "", "releases": {}, "deployments": {}, "wheels": {}, "unfinished": []}
 GCC_14 = [
     {"path": "/usr/bin/g++", "language": "c++", "version": "14.2.0"},

@@ -8,9 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_serve import NO_SERVICE
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_table import HEADINGS, fleet_table
 
 GIB = 1 << 30
+
+
+SERVED: dict[str, Any] = {
+    **NO_SERVICE,
+    "engine": "vllm",
+    "kv_cache_gib": 4,
+    "max_model_len": 8192,
+    "max_num_seqs": 4,
+    "expected_tokens_per_s": 61.6,
+}
 
 
 def planned(**changes: Any) -> dict[str, Any]:
@@ -26,7 +37,7 @@ def planned(**changes: Any) -> dict[str, Any]:
         "jobs": 2,
         "swap": {"add_bytes": 0},
         "disk": [{"needed": 8 * GIB}, {"needed": GIB // 2}],
-        "model": {"kv_cache_gib": 4, "max_model_len": 8192},
+        "model": SERVED,
         "minutes": 6,
         "refused": [],
         **changes,
@@ -41,7 +52,7 @@ NOTHING_FITS: dict[str, Any] = {
     "wheel": {"source": "host", "builders": []},
     "jobs": 0,
     "disk": [],
-    "model": {"kv_cache_gib": 1, "max_model_len": 0},
+    "model": NO_SERVICE,
     "refused": [
         {"code": "isa", "text": "the CPU cannot run vLLM. Use another host."},
         {"code": "disk", "text": "the filesystem at / has 1.0 GiB free but " + "much more " * 20 + "is needed."},
@@ -50,14 +61,14 @@ NOTHING_FITS: dict[str, Any] = {
 
 
 def test_one_row_a_host_sorted_by_name() -> None:
-    swap = {"add_bytes": GIB}
-    lines = fleet_table({"b": planned(**NOTHING_FITS), "a": planned(), "c": planned(swap=swap, minutes=31)})
+    fast = {"swap": {"add_bytes": GIB}, "model": {**SERVED, "expected_tokens_per_s": 1234.5}}
+    lines = fleet_table({"b": planned(**NOTHING_FITS), "a": planned(), "c": planned(**fast, minutes=31)})
     assert lines[:5] == [
-        "host  ISA class    Python  g++     torch      build    jobs  swap      disk     KV     context  minutes",
-        "----  -----------  ------  ------  ---------  -------  ----  --------  -------  -----  -------  -------",
-        "a     avx512_bf16  3.11.2  12.2.0  2.5.1+cpu  compile  2     -         8.5 GiB  4 GiB  8192     6",
-        "b     none         none    none    2.5.1+cpu  present  -     -         -        1 GiB  -        6",
-        "c     avx512_bf16  3.11.2  12.2.0  2.5.1+cpu  compile  2     +1.0 GiB  8.5 GiB  4 GiB  8192     31",
+        "host  ISA class    Python  g++     torch      build    jobs  swap      disk     engine  context  tok/s  min",
+        "----  -----------  ------  ------  ---------  -------  ----  --------  -------  ------  -------  -----  ---",
+        "a     avx512_bf16  3.11.2  12.2.0  2.5.1+cpu  compile  2     -         8.5 GiB  vllm    4x8192   61.6   6",
+        "b     none         none    none    2.5.1+cpu  present  -     -         -        -       -        -      6",
+        "c     avx512_bf16  3.11.2  12.2.0  2.5.1+cpu  compile  2     +1.0 GiB  8.5 GiB  vllm    4x8192   1234   31",
     ]
 
 
@@ -77,6 +88,16 @@ def test_a_fleet_without_refusals_ends_with_its_last_host() -> None:
     lines = fleet_table({"a": planned()})
     assert len(lines) == 3
     assert lines[-1].startswith("a ")
+
+
+def test_what_is_forced_is_warned_of_for_each_host() -> None:
+    forced = planned(model={**SERVED, "forced": "the model needs 9 GiB, this host has 3. " + "much more " * 10})
+    lines = fleet_table({"b": planned(**NOTHING_FITS), "a": forced})
+    assert lines[4:6] == [
+        "[WARNING] a is made to serve what does not fit: the model needs 9 GiB, this host has 3. much more",
+        "    much more much more much more much more much more much more much more much more much more",
+    ]
+    assert lines[7] == "Impossible on 1 of 2 host(s):"
 
 
 def test_a_hundred_hosts_stay_readable() -> None:

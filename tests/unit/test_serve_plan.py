@@ -515,7 +515,7 @@ def test_module_plans_a_folder(model: Any, tmp_path: Path) -> None:
     assert set(result["plan"]) == {
         *("fits", "engine", "weights_bytes", "overhead_bytes", "kv_bytes_per_token", "kv_bytes", "max_model_len"),
         *("max_num_seqs", "dtype", "threads", "thread_binding", "environment", "arguments", "memory_max_bytes"),
-        *("expected_tokens_per_s", "reasons", "refusal"),
+        *("preload", "expected_tokens_per_s", "reasons", "refusal"),
     }
     json.dumps(result)
 
