@@ -21,15 +21,16 @@ POLL_S = 5
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no type information
-    """Run wheel_build until the build is done or has failed."""
+    """Run the module until the build is done or has failed."""
 
     TRANSFERS_FILES = False
+    MODULE = "cpufleet.vllm.wheel_build"
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Start or attach, then poll; the result is that of the last call."""
         super().run(tmp, task_vars)
         variables = task_vars or {}
-        result = self._execute_module(module_name="cpufleet.vllm.wheel_build", task_vars=variables)
+        result = self._execute_module(module_name=self.MODULE, task_vars=variables)
         self._told: list[str] = []
         lost_since = 0.0
         while not result.get("failed") and result.get("build", {}).get("phase") == "running":
@@ -59,7 +60,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible-core ships no t
         interval = max(1, int(self._task.args.get("progress_interval", 30)))
         arguments = {**self._task.args, "attached": True, "wait": interval}
         result: dict[str, Any] = self._execute_module(
-            module_name="cpufleet.vllm.wheel_build", module_args=arguments, task_vars=variables
+            module_name=self.MODULE, module_args=arguments, task_vars=variables
         )
         if result.get("unreachable"):
             raise AnsibleConnectionFailure(str(result.get("msg", "unreachable")))

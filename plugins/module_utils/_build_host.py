@@ -64,6 +64,11 @@ STABLE_ABI = "cp38"
 class Build:
     """One build. ``run`` carries out a command and returns status, output and errors."""
 
+    # What is built, how the result is called, and what other variables than vLLM's a person sets for it.
+    title = "vLLM"
+    product = "wheel"
+    variables: tuple[tuple[str, str], ...] = ()
+
     def __init__(self, parameters: dict[str, Any], run: Callable[[list[str]], tuple[int, str, str]]) -> None:
         self.parameters, self.run = parameters, run
         self.folder: str = parameters["folder"]
@@ -231,8 +236,12 @@ class Build:
         _status, systemd, _error = self.run(["systemctl", "--version"])
         command = ["systemd-run", "--quiet", "--collect", f"--unit={self.unit}", f"--working-directory={self.folder}"]
         command += unit_properties(systemd, self._file("build.env"), self.parameters["memory_max"])
-        command += ["/bin/sh", self._file("build.sh"), self.folder, self.parameters["uv"], "build", "--wheel"]
-        command += ["--no-build-isolation", "--python", self.parameters["python"], "--out-dir", self._file("dist")]
+        return [*command, "/bin/sh", self._file("build.sh"), self.folder, *self.words()]
+
+    def words(self) -> list[str]:
+        """Return the command that builds."""
+        command = [self.parameters["uv"], "build", "--wheel", "--no-build-isolation"]
+        command += ["--python", self.parameters["python"], "--out-dir", self._file("dist")]
         if self.parameters["abi3"]:
             command.append(f"--config-setting=--build-option=--py-limited-api={STABLE_ABI}")
         return [*command, self.source]

@@ -141,75 +141,10 @@ build:
       type: dict
 """
 
-import os
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.cpufleet.vllm.plugins.module_utils._build_failure import Failure
 from ansible_collections.cpufleet.vllm.plugins.module_utils._build_host import Build
-from ansible_collections.cpufleet.vllm.plugins.module_utils._build_unit import retry_jobs
+from ansible_collections.cpufleet.vllm.plugins.module_utils._build_step import step
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
-
-
-def failed(build: Build, failure: Failure) -> CpufleetError:
-    """Return the error that tells why the build failed."""
-    retries = build.started().get("retries", [])
-    again = f" also with {build.started()['jobs']} job(s)" if retries else ""
-    return CpufleetError(
-        f"The build of vLLM failed{again}, {failure.text}. The whole log is {build.log} on the host",
-        failure.remedy,
-        kind=failure.kind,
-        log=build.log,
-        retries=retries,
-    )
-
-
-def start(build: Build, attached: bool, jobs: int) -> dict[str, Any]:
-    """Start the build, or start it again where that helps; raise CpufleetError where it does not."""
-    before = build.started()
-    retries, notes = [], []
-    if before:
-        failure = build.failure()
-        fewer = retry_jobs(failure.kind, int(before.get("jobs", 0)), len(before.get("retries", [])))
-        if fewer:
-            retries = [{"kind": failure.kind, "jobs": before["jobs"], "text": failure.text}]
-            notes = [f"goes on with {fewer} job(s) instead of {before['jobs']}: {failure.text}"]
-            jobs = fewer
-        elif attached:
-            raise failed(build, failure)
-        elif failure.kind == "killed":
-            retries = before.get("retries", [])
-            jobs = int(before["jobs"]) if retries else jobs
-            notes = [f"goes on where it stopped: {failure.text}"]
-    build.start(jobs, retries, notes)
-    return build.describe("running")
-
-
-def step(build: Build, module: AnsibleModule) -> tuple[bool, dict[str, Any]]:
-    """Bring the build one step on; return (changed, its state)."""
-    manifest = build.finished()
-    if manifest or module.check_mode:
-        return not manifest, finished(build, manifest) if manifest else build.describe("planned")
-    if module.params["wait"]:
-        build.wait(module.params["wait"])
-    with build.alone():
-        active, memory = build.running()
-        if active:
-            return True, build.describe("running", memory)
-        manifest = build.finished()
-        if not manifest and build.end().status != 0:
-            jobs = str(module.params["environment"].get("MAX_JOBS", ""))
-            # What the release itself would take, said aloud so that half of it can be taken.
-            number = int(jobs) if jobs.isdigit() else len(os.sched_getaffinity(0))
-            return True, start(build, module.params["attached"], max(1, number))
-        return True, finished(build, manifest or build.collect())
-
-
-def finished(build: Build, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the state of a build whose wheel is there."""
-    wheel = os.path.join(build.dest, str(manifest["file"]))
-    done = {"phase": "done", "line": "done", "note": "", "log": build.log, "wheel": wheel}
-    return {**done, "sha256": manifest["sha256"], "requirements": manifest["requires"]}
 
 
 def main() -> None:
@@ -235,7 +170,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        changed, state = step(Build(module.params, module.run_command), module)
+        changed, state = step(Build(module.params, module.run_command), module.params, module.check_mode)
     except CpufleetError as error:
         module.fail_json(msg=str(error), **error.details)
     after = f"{module.params['identity']}\n"
