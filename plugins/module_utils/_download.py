@@ -19,18 +19,23 @@ import shutil
 import time
 import urllib.error
 from http import HTTPStatus
-from typing import Iterator, Sequence
+from typing import Any, Callable, Dict, Iterator, Sequence
 from urllib.parse import urlsplit
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
-from ansible_collections.cpufleet.vllm.plugins.module_utils._io import sha256_file
+from ansible_collections.cpufleet.vllm.plugins.module_utils._io import git_sha1_file, sha256_file
 
-__all__ = ("ATTEMPTS", "back_off", "check_address", "download", "locked", "verify")
+__all__ = ("ATTEMPTS", "Ask", "ask_openly", "back_off", "check_address", "download", "locked", "verify")
 
+# How an address is opened: address, headers, seconds.
+Ask = Callable[[str, Dict[str, str], int], Any]
 ATTEMPTS = 5
 CHUNK = 1 << 18
 LONGEST_WAIT = 20
+GIT_DIGITS = 40
+# So many bytes further than ever before: the connection is bad, but not in vain.
+PROGRESS = 1 << 20
 # Asking again does not help: wrong address, no permission, gone.
 FINAL = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
@@ -62,17 +67,23 @@ def check_address(url: str, variable: str) -> None:
         )
 
 
-def download(urls: Sequence[str], dest: str, sha256: str, timeout: int, machine: str) -> str:
-    """Fetch a file with the digest ``sha256`` into ``dest`` and return the address that had it.
+def ask_openly(url: str, headers: dict[str, str], timeout: int) -> Any:
+    """Open an address as the environment says."""
+    # Some mirrors declare the archive's own compression as that of the transfer: take the bytes as they are.
+    return open_url(url, headers=headers, timeout=timeout, decompress=False)
+
+
+def download(urls: Sequence[str], dest: str, expected: str, timeout: int, machine: str, ask: Ask = ask_openly) -> str:
+    """Fetch a file with the digest ``expected`` into ``dest`` and return the address that had it.
 
     What is in ``dest`` is gone on from. An address that serves other bytes twice is passed over: the first time the
     file may have begun as that of another one, or ended early without a word.
     """
     left, wrong = list(urls), set()
     while True:
-        url = fetch(left, dest, timeout, machine)
+        url = fetch(left, dest, timeout, machine, ask)
         try:
-            verify(dest, sha256)
+            verify(dest, expected)
         except CpufleetError:
             if url in wrong:
                 left.remove(url)
@@ -83,19 +94,22 @@ def download(urls: Sequence[str], dest: str, sha256: str, timeout: int, machine:
             return url
 
 
-def fetch(urls: Sequence[str], dest: str, timeout: int, machine: str) -> str:
-    """Fetch the whole file from the first address that can; raise CpufleetError after ATTEMPTS rounds."""
-    tries, left, causes = 0, list(urls), {}
+def fetch(urls: Sequence[str], dest: str, timeout: int, machine: str, ask: Ask = ask_openly) -> str:
+    """Fetch the whole file from the first address that can; raise CpufleetError after ATTEMPTS rounds in vain."""
+    tries, best, left, causes = 0, 0, list(urls), {}
     while left and tries < ATTEMPTS:
         back_off(tries)
         tries += 1
         for url in list(left):
-            cause, passing = fetch_rest(url, dest, timeout)
+            cause, passing = fetch_rest(url, dest, timeout, ask)
             if not cause:
                 return url
             causes[url] = cause
             if not passing:
                 left.remove(url)
+        have = os.path.getsize(dest) if os.path.exists(dest) else 0
+        if have >= best + PROGRESS:
+            best, tries = have, 0
     told = "; ".join(f"{url}: {cause}" for url, cause in causes.items())
     raise CpufleetError(
         f"Cannot download {told} (tries: {tries})",
@@ -104,13 +118,12 @@ def fetch(urls: Sequence[str], dest: str, timeout: int, machine: str) -> str:
     )
 
 
-def fetch_rest(url: str, dest: str, timeout: int) -> tuple[str, bool]:
+def fetch_rest(url: str, dest: str, timeout: int, ask: Ask = ask_openly) -> tuple[str, bool]:
     """Fetch what ``dest`` lacks of ``url``; return why that failed ("" when it did not), and whether that may pass."""
     have = os.path.getsize(dest) if os.path.exists(dest) else 0
-    headers = {"Range": f"bytes={have}-"} if have else None
+    headers = {"Range": f"bytes={have}-"} if have else {}
     try:
-        # Some mirrors declare the archive's own compression as that of the transfer: take the bytes as they are.
-        answer = open_url(url, headers=headers, timeout=timeout, decompress=False)
+        answer = ask(url, headers, timeout)
         resumed = answer.getcode() == HTTPStatus.PARTIAL_CONTENT
         with open(dest, "ab" if resumed else "wb") as stream:
             shutil.copyfileobj(answer, stream, CHUNK)
@@ -131,12 +144,17 @@ def fetch_rest(url: str, dest: str, timeout: int) -> tuple[str, bool]:
 
 
 def verify(path: str, expected: str) -> None:
-    """Raise CpufleetError, and remove the file, unless ``path`` has the digest ``expected``."""
-    found = sha256_file(path)
+    """Raise CpufleetError, and remove the file, unless ``path`` has the digest ``expected``.
+
+    That is a SHA-256, or the shorter SHA-1 by which git knows a file.
+    """
+    git = len(expected) == GIT_DIGITS
+    found = git_sha1_file(path) if git else sha256_file(path)
     if found != expected:
         os.unlink(path)
         raise CpufleetError(
-            f"Refused {path}: its SHA-256 is {found}, expected {expected}. The file was removed",
+            f"Refused {path}: its {'git SHA-1' if git else 'SHA-256'} is {found}, expected {expected}. "
+            "The file was removed",
             "Run again; if it happens twice, the mirror serves another file",
             path=path,
         )

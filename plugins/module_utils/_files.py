@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_json, sha256_file, write_json
 
-__all__ = ("digest_files", "list_files")
+__all__ = ("digest_files", "list_files", "remember_digest")
 
 
 def list_files(folder: str) -> dict[str, os.stat_result]:
@@ -36,7 +36,7 @@ def digest_files(folder: str, files: dict[str, os.stat_result], memory: str) -> 
     known = read_json(memory, default={}) if memory else {}
     entries, remembered = [], {}
     for name, status in sorted(files.items()):
-        mark = [status.st_size, status.st_mtime_ns, status.st_ino]
+        mark = _mark(status)
         old = known.get(name, {})
         value = old["sha256"] if old.get("mark") == mark else sha256_file(os.path.join(folder, name))
         entries.append({"name": name, "size": status.st_size, "sha256": value})
@@ -45,3 +45,15 @@ def digest_files(folder: str, files: dict[str, os.stat_result], memory: str) -> 
         os.makedirs(os.path.dirname(memory), exist_ok=True)
         write_json(memory, remembered, 0o600)
     return entries
+
+
+def remember_digest(folder: str, name: str, sha256: str, memory: str) -> None:
+    """Put the digest of a file that was just verified into the file ``memory``, so that it is not read again."""
+    known = read_json(memory, default={})
+    mark = _mark(os.stat(os.path.join(folder, name)))
+    os.makedirs(os.path.dirname(memory), exist_ok=True)
+    write_json(memory, {**known, name: {"mark": mark, "sha256": sha256}}, 0o600)
+
+
+def _mark(status: os.stat_result) -> list[int]:
+    return [status.st_size, status.st_mtime_ns, status.st_ino]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = (
     "backup_file",
     "file_size",
+    "folder_contents",
+    "git_sha1_file",
     "make_temporary_folder",
     "read_bytes",
     "read_json",
@@ -110,6 +112,15 @@ def sha256_file(path: str) -> str:
     return digest.hexdigest()
 
 
+def git_sha1_file(path: str) -> str:
+    """Return the hex SHA-1 by which git knows the content of the file at ``path``; for small files."""
+    content = read_bytes(path)
+    # A name, not a seal: what is kept gets a SHA-256 beside it.
+    digest = hashlib.new("sha1", b"blob %d\0" % len(content), usedforsecurity=False)
+    digest.update(content)
+    return digest.hexdigest()
+
+
 def write_atomic(path: str, content: bytes, mode: int | None = None) -> None:
     """Put ``content`` in ``path`` so that a reader sees the old bytes or the new ones, never a mixture.
 
@@ -194,3 +205,15 @@ def _sync_folder(folder: str) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def folder_contents(folder: str) -> list[tuple[str, str]]:
+    """Return (relative path, SHA-256) of every file, version control apart."""
+    files = []
+    for base, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != ".git"]
+        for name in names:
+            full = os.path.join(base, name)
+            if os.path.isfile(full):
+                files.append((os.path.relpath(full, folder), sha256_file(full)))
+    return files

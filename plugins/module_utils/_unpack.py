@@ -17,14 +17,21 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import Cpufl
 __all__ = ("unpack_tar",)
 
 
-def checked_members(archive: tarfile.TarFile, src: str) -> list[tarfile.TarInfo]:
-    """Return the members without the archive's top folder; refuse anything that would leave the destination."""
+def checked_members(archive: tarfile.TarFile, src: str, flat: bool = False) -> list[tarfile.TarInfo]:
+    """Return the members without the archive's top folder; refuse anything that would leave the destination.
+
+    ``flat``: the archive may have files at its top; then it has no top folder to leave out.
+    """
     members, links = [], {member.name for member in archive.getmembers() if member.issym()}
+    flat = flat and any(member.isfile() and "/" not in member.name for member in archive.getmembers())
     for member in archive.getmembers():
         problem = member_problem(member, links)
+        # Where a link leads to is judged without the top folder.
+        if flat and member.issym():
+            problem = problem or f"the link {member.name!r}"
         if problem:
             raise CpufleetError(f"Refused to unpack {src}: {problem}", "Use another source", path=src)
-        member.name = member.name.partition("/")[2]
+        member.name = member.name if flat else member.name.partition("/")[2]
         if member.name:
             member.uid = member.gid = 0
             member.uname = member.gname = "root"
@@ -47,14 +54,14 @@ def member_problem(member: tarfile.TarInfo, links: set[str]) -> str:
     return ""
 
 
-def unpack_tar(src: str, dest: str) -> int:
-    """Unpack ``src`` to ``dest`` without its top folder and return the number of files."""
+def unpack_tar(src: str, dest: str, flat: bool = False) -> int:
+    """Unpack ``src`` to ``dest`` without its top folder (with ``flat``: if it has one); return the number of files."""
     partial = dest + ".partial"
     try:
         shutil.rmtree(partial, ignore_errors=True)
         os.makedirs(partial, mode=0o755)
         with tarfile.open(src) as archive:
-            members = checked_members(archive, src)
+            members = checked_members(archive, src, flat)
             archive.extractall(partial, members)  # noqa: S202 - every member was checked
         os.replace(partial, dest)
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ import pytest
 
 from scripts.lib import bench, image
 from tests.support.controller_bytes import CountedPlay
+from tests.support.safetensors import safetensors
 
 PREFIX = os.environ.get("CPUFLEET_HOST_PREFIX", "cpufleet")
 DEPOT, BUILDER = f"{PREFIX}-served", f"{PREFIX}-uploads"
@@ -112,10 +114,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     address = bench.start_host(DEPOT)
     try:
         bench.start_host(BUILDER)
-        model = 'mkdir -p /root/tiny && cd /root/tiny && echo \'{"architectures": ["X"]}\' > config.json && '
-        bench.run(
-            "docker", "exec", DEPOT, "sh", "-c", model + "echo '{}' > tokenizer.json && echo w > model.safetensors"
-        )
+        model = tmp_path_factory.mktemp("models") / "tiny"
+        model.mkdir()
+        shutil.copy(bench.REPOSITORY / "tests/unit/fixtures/model/SmolLM2-135M-Instruct.json", model / "config.json")
+        (model / "tokenizer.json").write_text("{}", encoding="utf-8")
+        (model / "model.safetensors").write_bytes(safetensors({"w": ("BF16", 8)}))
+        bench.run("docker", "cp", str(model), f"{DEPOT}:/root/tiny")
         inventory = tmp_path_factory.mktemp("depot") / "inventory.json"
         depot = {**DOCKER, "depot_models": [{"name": "tiny", "path": "/root/tiny"}]}
         groups = {"vllm_depot": {"hosts": {DEPOT: depot}}, "vllm_hosts": {"hosts": {BUILDER: DOCKER}}}

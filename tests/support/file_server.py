@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -15,8 +15,9 @@ from tests.support import running
 
 
 class FileServer(ThreadingHTTPServer):
-    """Serves ``files`` by name.
+    """Serves ``files`` by name, a query included; ``moved`` are names that are answered with another address.
 
+    With ``token`` set, only those who send it get anything. ``before`` is called with a name before its answer.
     Each entry of ``faults`` spoils one answer: ``cut`` (half of it, its whole length announced), ``truncated`` (half of
     it, no length announced), or a status.
     """
@@ -28,6 +29,10 @@ class FileServer(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.faults: list[str] = []
         self.asked: list[tuple[str, str]] = []
+        self.moved: dict[str, str] = {}
+        self.token = ""
+        self.secrets: list[str] = []
+        self.before: Callable[[str], None] = lambda _name: None
 
     def url(self, name: str) -> str:
         """Return the address of a file."""
@@ -43,17 +48,31 @@ class Answer(BaseHTTPRequestHandler):
         """Send a file, or what is left of it from the range asked for."""
         wanted, name = self.headers.get("Range", ""), self.path[1:]
         self.server.asked.append((name, wanted))
+        self.server.secrets.append(self.headers.get("Authorization", ""))
+        self.server.before(name)
+        if self.server.token and self.server.secrets[-1] != f"Bearer {self.server.token}":
+            self.send_error(401)
+            return
+        if name in self.server.moved:
+            self.send_response(302)
+            self.send_header("Location", self.server.moved[name])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         fault = self.server.faults.pop(0) if self.server.faults else ""
         content = self.server.files.get(name)
         if fault.isdecimal() or content is None:
             self.send_error(int(fault or 404))
             return
-        start = int(wanted[len("bytes=") : -1]) if wanted else 0
+        first, _dash, last = wanted[len("bytes=") :].partition("-")
+        start, end = int(first or 0), int(last) + 1 if last else len(content)
         if start and start >= len(content):
             self.send_error(416)
             return
-        rest = content[start:]
-        self.send_response(206 if start else 200)
+        rest = content[start:end]
+        self.send_response(206 if wanted else 200)
+        if wanted:
+            self.send_header("Content-Range", f"bytes {start}-{start + len(rest) - 1}/{len(content)}")
         if fault != "truncated":
             self.send_header("Content-Length", str(len(rest)))
         self.end_headers()

@@ -1,0 +1,63 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A real HTTP server that answers as the model hubs do, and a small model for it, in the shapes of their APIs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from urllib.parse import quote_plus
+
+from tests.support.file_server import FileServer
+from tests.support.safetensors import safetensors
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+CONFIG = Path(__file__).resolve().parents[1] / "unit/fixtures/model/SmolLM2-135M-Instruct.json"
+WEIGHTS = safetensors({"w": ("BF16", 400_000)}, b"w")
+MODEL = {
+    "config.json": CONFIG.read_bytes(),
+    "tokenizer.json": b'{"version": "1.0"}',
+    "tokenizer_config.json": b'{"chat_template": "{{ messages }}"}',
+    "model.safetensors": WEIGHTS,
+    "pytorch_model.bin": b"pickle" * 100,
+    "README.md": b"# A model\n",
+    "onnx/model.onnx": b"onnx" * 100,
+}
+LARGE = (".safetensors", ".bin", ".gguf", ".onnx", ".data")
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def publish(server: FileServer, model: dict[str, bytes], repository: str = "org/Tiny", revision: str = "main") -> None:
+    """Let ``server`` have ``model`` as the Hugging Face hub has it."""
+    siblings = []
+    for name, content in model.items():
+        sha1 = hashlib.new("sha1", b"blob %d\0" % len(content) + content, usedforsecurity=False)
+        entry: dict[str, object] = {"rfilename": name, "size": len(content), "blobId": sha1.hexdigest()}
+        if name.endswith(LARGE):
+            entry["lfs"] = {"sha256": sha256(content), "size": len(content), "pointerSize": 134}
+        siblings.append(entry)
+        server.files[f"{repository}/resolve/{COMMIT}/{name}"] = content
+    listing = json.dumps({"id": repository, "sha": COMMIT, "siblings": siblings}).encode()
+    for asked in (revision, COMMIT):
+        server.files[f"api/models/{repository}/revision/{asked}?blobs=true"] = listing
+
+
+def publish_modelscope(server: FileServer, model: dict[str, bytes], repository: str = "org/Tiny") -> None:
+    """Let ``server`` have ``model`` as ModelScope has it: digests for all, and of the commit the first digits."""
+    files: list[dict[str, object]] = [{"Path": "onnx", "Name": "onnx", "Type": "tree", "Size": 0, "Revision": COMMIT}]
+    for name, content in model.items():
+        entry = {"Path": name, "Name": name.rpartition("/")[2], "Type": "blob", "Size": len(content)}
+        commit = COMMIT if name == "model.safetensors" else "f" * 40
+        files.append({**entry, "Sha256": sha256(content), "Revision": commit, "IsLFS": name.endswith(LARGE)})
+        address = f"api/v1/models/{repository}/repo?Revision={COMMIT}&FilePath={quote_plus(name)}"
+        server.files[address] = content
+    data = {"Files": files, "LatestCommitter": {"Id": "", "ShortId": COMMIT[:8]}}
+    for revision, found in (("master", data), (COMMIT, data), ("none", {"Files": None, "LatestCommitter": None})):
+        address = f"api/v1/models/{repository}/repo/files?Revision={revision}&Recursive=true"
+        server.files[address] = json.dumps({"Code": 200, "Success": True, "Data": found}).encode()
