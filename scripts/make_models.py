@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Make the two real models of the demo and the tests, without a model hub, and print their folders.
+"""Make the real models of the demo and the tests, without a model hub, and print their folders.
 
-``smollm2``     SmolLM2-135M-Instruct, which can be asked a question with a known answer; from an index package.
-``tiny-qwen2``  seeded random weights in the real architecture, the same bytes on every machine; for exactness.
+``smollm2``       SmolLM2-135M-Instruct, which can be asked a question with a known answer; from an index package.
+``smollm2-gguf``  the same with 4 bits, as that package carries it.
+``tiny-qwen2``    seeded random weights in the real architecture, the same bytes on every machine; for exactness.
 
 They are kept in $CPUFLEET_CACHE/models (default ~/.cache/cpufleet/models). ``--reference`` also writes what
 transformers answers in float32 to MODEL.reference.json beside each.
@@ -30,7 +31,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from scripts.lib import bench, tiny_qwen2, venvs, weights  # noqa: E402 - the path above comes first
 
-MODELS = ("smollm2", "tiny-qwen2")
+MODELS = ("smollm2", "smollm2-gguf", "tiny-qwen2")
 SHARED = ("lib/bpe.py", "lib/weights.py")
 SOURCES = {
     "smollm2": (
@@ -40,6 +41,7 @@ SOURCES = {
         "requirements/models.txt",
         "requirements/smollm2.txt",
     ),
+    "smollm2-gguf": ("lib/smollm2_gguf.py", "requirements/models.txt", "requirements/smollm2.txt"),
     "tiny-qwen2": ("lib/tiny_qwen2.py", "lib/bpe.py", "lib/weights.py", "../LICENSE"),
 }
 REFERENCE_SOURCES = ("lib/reference.py", "requirements/reference.txt")
@@ -73,7 +75,9 @@ def write(name: str, folder: Path) -> None:
         tiny_qwen2.make(folder, (REPOSITORY / "LICENSE").read_text(encoding="utf-8"))
         return
     python = venvs.models(bench.cache())
-    subprocess.run([str(python), "-m", "scripts.lib.smollm2", str(folder)], cwd=REPOSITORY, check=True)
+    subprocess.run(
+        [str(python), "-m", f"scripts.lib.{name.replace('-', '_')}", str(folder)], cwd=REPOSITORY, check=True
+    )
 
 
 def make(name: str, models: Path) -> Path:
@@ -117,7 +121,7 @@ def make_reference(name: str, models: Path) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Make the models asked for (default: both) and print a line for each."""
+    """Make the models asked for (default: all) and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help=f"one of {', '.join(MODELS)}; default: all")
     parser.add_argument("--reference", action="store_true", help="also write what transformers answers")
@@ -130,7 +134,8 @@ def main(arguments: list[str]) -> int:
     models.mkdir(parents=True, exist_ok=True)
     for name in options.models or MODELS:
         print(make(name, models))
-        if options.reference:
+        # transformers would make 32-bit weights of a GGUF: another model.
+        if options.reference and name in PROMPTS:
             print(make_reference(name, models))
     return 0
 

@@ -92,12 +92,12 @@ def choose_level(arch: str, flags: Iterable[str], wish: str = "auto") -> str:
         return reached
     if wish not in names:
         what = f"the CPU lacks {', '.join(levels[0].flags)}" if wish == "auto" else f"{wish} is no level of {arch}"
-        raise CpufleetError(f"Cannot build llama-server: {what}", f"Set llama_cpp_isa_class to {', '.join(names)}")
+        raise CpufleetError(f"Cannot build llama-server: {what}", f"Set vllm_isa_class to {', '.join(names)}")
     if not reached or names.index(wish) > names.index(reached):
         raise CpufleetError(
-            f"llama_cpp_isa_class is {wish}, but this CPU offers {reached or 'less'}: the service would die of an "
+            f"vllm_isa_class is {wish}, but this CPU offers {reached or 'less'}: the service would die of an "
             "illegal instruction",
-            f"Set llama_cpp_isa_class to {reached or 'auto'} or to auto",
+            f"Set vllm_isa_class to {reached or 'auto'} or to auto",
         )
     return wish
 

@@ -107,7 +107,7 @@ def find_level(host: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> st
     except CpufleetError as error:
         notes.refuse("isa", str(error))
         return ""
-    why = "the strongest that this CPU has" if wishes["isa_class"] == "auto" else "llama_cpp_isa_class says so"
+    why = "the strongest that this CPU has" if wishes["isa_class"] == "auto" else "vllm_isa_class says so"
     notes.because("isa_class", f"{level}: {why}")
     return level
 
