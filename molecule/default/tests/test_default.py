@@ -52,10 +52,37 @@ def test_service_runs_as_its_user_and_comes_back(host: Any) -> None:
     assert host.check_output("ps -o user= -p %s", pid) == "vllm"
     assert host.check_output("systemctl show vllm -p Restart --value") == "always"
     assert host.check_output("systemctl show vllm -p KillMode --value") == "control-group"
-    assert int(host.check_output("systemctl show vllm -p MemoryMax --value")) < 8 << 30
 
 
-def test_exposure_is_low_with_the_service_answering(host: Any) -> None:
+def test_the_unit_has_the_memory_of_the_plan_and_stays_out_of_swap(host: Any) -> None:
+    settings = current(host)["settings"]
+    group = host.check_output("systemctl show vllm -p ControlGroup --value")
+    assert int(host.check_output("systemctl show vllm -p MemoryMax --value")) == settings["memory_max_bytes"] < 4 << 30
+    if host.file("/sys/fs/cgroup/memory").exists:
+        assert host.file(f"/sys/fs/cgroup/memory{group}/memory.swappiness").content_string.strip() == "0"
+    else:
+        assert host.file(f"/sys/fs/cgroup{group}/memory.swap.max").content_string.strip() == "0"
+
+
+def test_the_engine_runs_as_planned(host: Any) -> None:
+    pid = host.check_output("systemctl show vllm -p MainPID --value")
+    words = host.file(f"/proc/{pid}/cmdline").content_string.split("\0")
+    given = dict(zip(words, words[1:], strict=False))
+    assert {"--max-num-seqs": "4", "--max-model-len": "8192", "--dtype": "float32"}.items() <= given.items()
+    variables = dict(line.partition("=")[::2] for line in host.file(f"/proc/{pid}/environ").content_string.split("\0"))
+    # Four requests of 8192 tokens, each with 45 KiB.
+    assert variables["VLLM_CPU_KVCACHE_SPACE"] == "2"
+    assert "LD_PRELOAD" not in variables
+
+
+def test_the_journal_is_bounded_and_still_shows_the_service(host: Any) -> None:
+    settings = host.check_output("systemd-analyze cat-config systemd/journald.conf").splitlines()
+    assert [line for line in settings if line.startswith("SystemMaxUse=")][-1] == "SystemMaxUse=1G"
+    assert "vLLM" in host.check_output("journalctl --unit vllm --lines 400 --no-pager")
+
+
+def test_exposure_is_low_with_the_service_answering(host: Any, ask: Callable[..., tuple[int, str]]) -> None:
+    assert ask(QUESTION)[0] == 200
     words = host.check_output("systemd-analyze security vllm.service --no-pager").splitlines()[-1].split()
     exposure = float(words[words.index("vllm.service:") + 1])
     assert exposure <= 2.0

@@ -1,0 +1,65 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the service loads first: only libraries that are there when it is installed, found by the role's own tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ALLOCATOR = "libtcmalloc_minimal.so.4"
+OPENMP = "libiomp5.so"
+
+
+def environment(folder: Path, preload: list[str]) -> dict[str, str]:
+    """Return the service's environment after the role has looked at this machine; it changes nothing here."""
+    facts: dict[str, Any] = {
+        "plan_result": {"model": {"engine": "vllm", "preload": preload, "environment": {}}, "edits": []},
+        "torch_cpu_release": {"venv": str(folder / "venv")},
+        "model_serve_journal_max": "",
+        "ansible_python_interpreter": sys.executable,
+    }
+    role = {"name": "cpufleet.vllm.model_serve", "tasks_from": "host", "public": True}
+    content = "{{ __model_serve_environment | to_json }}"
+    tasks = [
+        {"ansible.builtin.include_role": role},
+        {"ansible.builtin.copy": {"content": content, "dest": str(folder / "found.json"), "mode": "0600"}},
+    ]
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": facts, "tasks": tasks}
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    command = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", str(folder / "play.yml")]
+    given = {**os.environ, "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY, env=given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, str] = json.loads((folder / "found.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("there", "loaded"),
+    [
+        ((), []),
+        ((ALLOCATOR,), [ALLOCATOR]),
+        ((OPENMP, ALLOCATOR), [ALLOCATOR, OPENMP]),
+    ],
+    ids=["none", "allocator", "both"],
+)
+def test_only_what_is_there_is_loaded_first(tmp_path: Path, there: tuple[str, ...], loaded: list[str]) -> None:
+    places = {ALLOCATOR: tmp_path / "lib" / ALLOCATOR, OPENMP: tmp_path / "venv" / "lib" / OPENMP}
+    for name, place in places.items():
+        place.parent.mkdir(parents=True)
+        if name in there:
+            place.with_name(f"{name}.real").write_bytes(b"")
+            place.symlink_to(f"{name}.real")
+    found = environment(tmp_path, [str(places[ALLOCATOR]), OPENMP])
+    assert found.get("LD_PRELOAD", "") == ":".join(str(places[name]) for name in loaded)
