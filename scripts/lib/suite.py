@@ -27,7 +27,8 @@ LAST_SCENARIO = "default"
 OTHER_IMAGES = {"swap": ("cpufleet/debian:13",), "toolchain": ("cpufleet/debian:13",)}
 # Images that a scenario's hosts are made from beside the usual one.
 MORE_IMAGES = {"fleet": ("cpufleet/debian:12", "cpufleet/debian:13")}
-MYPY_TARGETS = ("scripts/lib", "scripts/make_models.py", "roles/model_serve/files/cpufleet_doctor.py")
+HOST_PROGRAMS = ("roles/model_serve/files/cpufleet_doctor.py", "roles/model_serve/files/cpufleet_watchdog.py")
+MYPY_TARGETS = ("scripts/lib", "scripts/make_models.py", *HOST_PROGRAMS)
 MYPY_PACKAGES = ("module_utils", "modules")
 COLLECTION = "ansible_collections.cpufleet.vllm.plugins"
 # pytest's closing line, also inside molecule's frame: "== 3 passed, 1 failed in 0.92s =="

@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 COST_S = 0.05
+HANG = -1
 
 
 def compute(seconds: float) -> None:
@@ -39,6 +40,8 @@ def engine(pipe: Connection, megabytes: int) -> None:
     pipe.send(("ready", 0))
     while True:
         words, tokens = pipe.recv()
+        if words == HANG:
+            threading.Event().wait()
         compute(COST_S * words)
         pipe.send(("prompt", words))
         for _token in range(tokens):
@@ -56,6 +59,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, options: argparse.Namespace) -> None:
         self.key = os.environ.get("VLLM_API_KEY", "")
         self.name = options.served_model_name
+        self.text = options.answer
         self.counts = {"prompt": 0, "generation": 0, "running": 0, "waiting": 0}
         self.turn = threading.Lock()
         # As vLLM: the port is taken first, so that one that is taken is found before the model is loaded.
@@ -137,8 +141,25 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.refused():
             return
-        done = self.server.complete(len(str(body["prompt"]).split()), int(body["max_tokens"]))
-        self.answer(200, "{}") if done else self.answer(500, "Internal Server Error")
+        asked = str(body.get("prompt") or body["messages"][-1]["content"])
+        words = HANG if asked == "hang" else len(asked.split())
+        if not self.server.complete(words, int(body["max_tokens"])):
+            self.answer(500, "Internal Server Error")
+        elif body.get("stream"):
+            self.stream(self.server.text)
+        else:
+            self.answer(200, "{}")
+
+    def stream(self, text: str) -> None:
+        """Send one answer as a stream, whether a chat or a plain completion was asked for."""
+        piece = {"index": 0, "delta": {"content": text}, "text": text, "finish_reason": None}
+        end = {"index": 0, "delta": {}, "text": "", "finish_reason": "stop"}
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for choice in (piece, end):
+            self.wfile.write(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
+        self.wfile.write(b"data: [DONE]\n\n")
 
 
 def main() -> None:
@@ -148,6 +169,7 @@ def main() -> None:
     parser.add_argument("--served-model-name", default="made-up")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--answer", default="made up", help="what it says to a request that streams")
     parser.add_argument("--allocate", type=int, default=0, help="memory that the engine takes, in MiB")
     Server(parser.parse_args()).serve_forever()
 

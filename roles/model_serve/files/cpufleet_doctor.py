@@ -766,7 +766,7 @@ def parse_unit_file(name: str, file: str, text: str) -> Optional[Facts]:
     """Return what the doctor needs of a unit file; None where it starts no engine."""
     joined = re.sub(r"\\\n\s*", " ", text)
     command = "".join(re.findall(r"^ExecStart=[-@:+!]*(.*)$", joined, re.MULTILINE)[-1:])
-    if not STARTS_ENGINE.search(command):
+    if not STARTS_ENGINE.search(command) or "cpufleet-watchdog" in command:
         return None
     try:
         words = shlex.split(command)
