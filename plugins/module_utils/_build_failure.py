@@ -35,6 +35,12 @@ KINDS: tuple[tuple[str, str, str, str], ...] = (
         "Free space in the build folder's filesystem (vllm_root), or put vllm_root on a larger disk",
     ),
     (
+        "onednn_part",
+        r"^.*cpufleet: oneDNN lacks .*$",
+        "the part of oneDNN that was compiled is not all that the release links",
+        "Run again: oneDNN is then compiled as a whole; vllm_source_build_onednn_full=true does so from the start",
+    ),
+    (
         "compiler",
         # "Disable AVX512-BF16 ISA support, requires ..." is a warning of builds that go on.
         r"^(?!\s*Disable ).*(?:requires gcc/g\+\+ >= [\d.]+|GCC >= [\d.]+ is required|"

@@ -120,9 +120,13 @@ def unit_properties(systemd: str, environment_file: str, memory_max: str) -> lis
     return [f"--property={text}" for text in properties]
 
 
-def retry_jobs(kind: str, jobs: int, retries: int) -> int:
-    """Return with how many jobs a build that failed is tried again; 0: it is not."""
-    return jobs // 2 if kind == "memory" and jobs > 1 and not retries else 0
+def retry_jobs(kind: str, jobs: int, before: list[str]) -> int:
+    """Return with how many jobs a build that failed is tried again; 0: it is not.
+
+    ``before`` are the kinds for which it was tried again already: each helps once.
+    """
+    helps = {"memory": jobs // 2, "onednn_part": jobs}
+    return 0 if kind in before else helps.get(kind, 0)
 
 
 def toolchain_changes(before: dict[str, str] | None, now: dict[str, str], configured: bool) -> list[str]:

@@ -74,7 +74,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
-from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_text, sha256_file
+from ansible_collections.cpufleet.vllm.plugins.module_utils._io import folder_contents, read_text, sha256_file
 from ansible_collections.cpufleet.vllm.plugins.module_utils._onednn import (
     LIBRARIES,
     as_address,
@@ -94,7 +94,7 @@ def describe(source: str, library: str, sha256: str) -> dict[str, Any]:
     path = os.path.abspath(source)
     if os.path.isdir(path):
         version = library_version(read_text(os.path.join(path, TOP), default=""), path, library)
-        return described("folder", path, version, folder_digest(contents(path)))
+        return described("folder", path, version, folder_digest(folder_contents(path)))
     if not os.path.isfile(path):
         raise CpufleetError(
             f"There is no source of {LIBRARIES[library][0]} at {path}", f"Check vllm_source_build_{library}", path=path
@@ -107,18 +107,6 @@ def describe(source: str, library: str, sha256: str) -> dict[str, Any]:
             path=path,
         )
     return described("archive", path, library_version(top_file(path), path, library), digest)
-
-
-def contents(folder: str) -> list[tuple[str, str]]:
-    """Return (relative path, SHA-256) of every file, version control apart."""
-    files = []
-    for base, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != ".git"]
-        for name in names:
-            full = os.path.join(base, name)
-            if os.path.isfile(full):
-                files.append((os.path.relpath(full, folder), sha256_file(full)))
-    return files
 
 
 def top_file(path: str) -> str:

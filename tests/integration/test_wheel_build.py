@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,13 +32,10 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 3128), Proxy).serve_forever()
 """
 
 
-@pytest.fixture(scope="module")
-def host() -> Iterator[BuildHost]:
-    """Start one host with a compiler for all tests."""
-    found = BuildHost("wheelbuild")
-    found.prepare()
-    yield found
-    found.stop()
+@pytest.fixture
+def host(build_host: BuildHost) -> BuildHost:
+    """The host that all builds share."""
+    return build_host
 
 
 def test_a_compiler_killed_at_a_limit_goes_on_with_half_the_jobs(host: BuildHost, tmp_path: Path) -> None:

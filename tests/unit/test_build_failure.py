@@ -104,6 +104,11 @@ FAILURES = {
         "site-packages/torch/include/ATen/ATen.h:5:2: error: #error C++17 or later compatible compiler is required to "
         "use ATen.",
     ),
+    "onednn-part": (
+        "onednn_part",
+        "the part of oneDNN that was compiled is not all that the release links: cpufleet: oneDNN lacks "
+        "_ZN4dnnl4gemmEi, which /opt/vllm/build/source/build/lib_C.so needs",
+    ),
     "stale-cache": (
         "stale_cache",
         "what CMake remembers is of another toolchain or folder: CMake Error: The current CMakeCache.txt directory "

@@ -76,17 +76,21 @@ def test_a_limit_of_memory_that_is_none(limit: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "jobs", "retries", "then"),
+    ("kind", "jobs", "before", "then"),
     [
-        ("memory", 2, 0, 1),
-        ("memory", 9, 0, 4),
-        ("memory", 1, 0, 0),
-        ("memory", 4, 1, 0),
-        ("disk", 4, 0, 0),
+        ("memory", 2, [], 1),
+        ("memory", 9, [], 4),
+        ("memory", 1, [], 0),
+        ("memory", 4, ["memory"], 0),
+        ("memory", 4, ["onednn_part"], 2),
+        ("onednn_part", 1, [], 1),
+        ("onednn_part", 2, ["memory"], 2),
+        ("onednn_part", 2, ["onednn_part"], 0),
+        ("disk", 4, [], 0),
     ],
 )
-def test_tried_again(kind: str, jobs: int, retries: int, then: int) -> None:
-    assert retry_jobs(kind, jobs, retries) == then
+def test_tried_again(kind: str, jobs: int, before: list[str], then: int) -> None:
+    assert retry_jobs(kind, jobs, before) == then
 
 
 def test_what_became_another() -> None:
