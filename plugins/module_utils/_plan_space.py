@@ -72,7 +72,9 @@ def disk_needs(here: Situation, swap: dict[str, Any], wheel: dict[str, Any]) -> 
     installed = any(entry.get("wheel") == identity for entry in state.get("releases", {}).values())
     stored = any(entry.get("model_sha256") == model["sha256"] for entry in state.get("deployments", {}).values())
     there = stored or not here.serves or wishes["model_source"] == "host"
-    copied = 0 if there else sum(entry["size"] for entry in model["files"])
+    # What an interrupted run has brought already is gone on from.
+    begun = state.get("models", {}).get(model["sha256"][:12], 0)
+    copied = 0 if there else max(0, sum(entry["size"] for entry in model["files"]) - begun)
     work = (BUILD_BYTES if wheel["source"] == "build" else 0) + (0 if installed or not here.serves else INSTALL_BYTES)
     return {str(wishes["root"]): work + copied, swap["path"]: swap["add_bytes"]}
 

@@ -47,6 +47,9 @@ state:
     current:
       description: The id of the deployment that C(current) points at, empty where there is none.
       type: str
+    before:
+      description: The deployment that served before it, empty where none did.
+      type: str
     releases:
       description: Manifest by release id.
       type: dict
@@ -63,6 +66,9 @@ state:
       description: Identities (their first 12 digits) of wheels whose build was begun and has not ended.
       type: list
       elements: str
+    models:
+      description: Bytes of each model's folder, whole or begun, by its name.
+      type: dict
     unfinished:
       description: Folders that have no readable manifest.
       type: list
@@ -73,6 +79,13 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.cpufleet.vllm.plugins.module_utils._deployments import (
+    SERVED,
+    Deployment,
+    before,
+    read_served,
+)
+from ansible_collections.cpufleet.vllm.plugins.module_utils._files import list_files
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_json
 
 KINDS = ("releases", "deployments", "wheels", "locks")
@@ -97,6 +110,27 @@ def begun_builds(root: str) -> list[str]:
     return [name for name in names if os.path.exists(os.path.join(folder, name, "started.json"))]
 
 
+def kept_models(root: str) -> dict[str, int]:
+    """Return the bytes below ``root`` of each model, also of files that are still being fetched."""
+    folder = os.path.join(root, "models")
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    paths = {name: os.path.join(folder, name) for name in names}
+    return {
+        name: sum(status.st_size for status in list_files(path).values())
+        for name, path in paths.items()
+        if os.path.isdir(path)
+    }
+
+
+def served_before(root: str, current: str, manifests: dict[str, Any]) -> str:
+    """Return the deployment that served before ``current``."""
+    folder = os.path.join(root, "deployments")
+    times = {name: os.stat(os.path.join(folder, name, "manifest.json")).st_mtime for name in manifests}
+    deployments = [Deployment.of({**manifests[name], "id": name}, times[name]) for name in manifests]
+    served = read_served(read_json(os.path.join(root, SERVED), default={}))
+    return before(current, served, deployments) if current else ""
+
+
 def main() -> None:
     """Run the module."""
     kinds = {"type": "list", "elements": "str", "choices": list(KINDS), "default": list(KINDS[:3])}
@@ -107,11 +141,13 @@ def main() -> None:
     state: dict[str, Any] = {
         "current": os.path.basename(os.path.realpath(link)) if os.path.islink(link) and os.path.exists(link) else "",
         "building": begun_builds(root),
+        "models": kept_models(root),
         "unfinished": [],
     }
     for kind in module.params["kinds"]:
         state[kind], unfinished = read_manifests(root, kind)
         state["unfinished"] += unfinished
+    state["before"] = served_before(root, state["current"], state.get("deployments", {}))
     module.exit_json(changed=False, state=state)
 
 

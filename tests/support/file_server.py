@@ -26,7 +26,8 @@ class FileServer(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
-        self.files: dict[str, bytes] = {}
+        self.files: dict[str, Any] = {}
+        self.sent = 0
         self.faults: list[str] = []
         self.asked: list[tuple[str, str]] = []
         self.moved: dict[str, str] = {}
@@ -70,6 +71,7 @@ class Answer(BaseHTTPRequestHandler):
             self.send_error(416)
             return
         rest = content[start:end]
+        self.server.sent += len(rest)
         self.send_response(206 if wanted else 200)
         if wanted:
             self.send_header("Content-Range", f"bytes {start}-{start + len(rest) - 1}/{len(content)}")

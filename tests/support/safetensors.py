@@ -9,17 +9,23 @@ from __future__ import annotations
 import json
 import struct
 
-__all__ = ("safetensors",)
+__all__ = ("head", "safetensors")
 
 WIDTHS = {"F32": 4, "BF16": 2, "F16": 2, "I32": 4}
 
 
-def safetensors(tensors: dict[str, tuple[str, int]], filling: bytes = b"\0") -> bytes:
-    """Return a file with ``filling`` for weights; ``tensors`` are type and number of elements by name."""
+def head(tensors: dict[str, tuple[str, int]]) -> tuple[bytes, int]:
+    """Return the head of a file and the bytes of its weights; ``tensors`` are type and number of elements by name."""
     document: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (kind, count) in tensors.items():
         start, end = end, end + count * WIDTHS[kind]
         document[name] = {"dtype": kind, "shape": [count], "data_offsets": [start, end]}
     header = json.dumps(document).encode()
-    return struct.pack("<Q", len(header)) + header + filling * end
+    return struct.pack("<Q", len(header)) + header, end
+
+
+def safetensors(tensors: dict[str, tuple[str, int]], filling: bytes = b"\0") -> bytes:
+    """Return a whole file with ``filling`` for weights."""
+    first, size = head(tensors)
+    return first + filling * size

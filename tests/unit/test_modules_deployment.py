@@ -84,6 +84,10 @@ def test_what_is_installed(tmp_path: Path) -> None:
     (tmp_path / "releases" / "r2").mkdir()
     (tmp_path / "wheels" / "abc").mkdir(parents=True)
     (tmp_path / "wheels" / "abc" / "manifest.json").write_text('{"cut": ')
+    (tmp_path / "models" / "0123456789ab" / "sub").mkdir(parents=True)
+    (tmp_path / "models" / "0123456789ab" / "sub" / "model.safetensors.part").write_bytes(b"w" * 20)
+    (tmp_path / "models" / "0123456789ab" / "config.json").write_bytes(b"c" * 10)
+    (tmp_path / "models" / "0123456789ab.json").write_text("{}")
     (tmp_path / "current").symlink_to("deployments/d1")
     result = run_module("release_info", root=tmp_path)
     state = result["state"]
@@ -93,6 +97,8 @@ def test_what_is_installed(tmp_path: Path) -> None:
         {"r1": {"id": "r1", "wheel": "ab"}},
     )
     assert (list(state["deployments"]), state["wheels"]) == (["d1"], {})
+    # A model that is being fetched counts with what has come of it.
+    assert state["models"] == {"0123456789ab": 30}
     assert state["unfinished"] == [f"{tmp_path}/releases/r2", f"{tmp_path}/wheels/abc"]
 
 
@@ -102,7 +108,7 @@ def test_nothing_serves(tmp_path: Path, target: str) -> None:
         (tmp_path / "current").symlink_to(target)
     state = run_module("release_info", root=tmp_path)["state"]
     kinds: dict[str, Any] = {"releases": {}, "deployments": {}, "wheels": {}}
-    assert state == {"current": "", "building": [], "unfinished": [], **kinds}
+    assert state == {"current": "", "building": [], "models": {}, "unfinished": [], **kinds}
 
 
 # Keeps whether the unit runs and is enabled, and says how it was called.

@@ -17,8 +17,9 @@ import pytest
 
 from tests.support.file_server import FileServer, serving_files
 from tests.support.gguf import gguf
-from tests.support.hub_server import COMMIT, MODEL, WEIGHTS, publish, publish_modelscope, sha256
+from tests.support.hub_server import COMMIT, MODEL, WEIGHTS, Sparse, publish, publish_modelscope, sha256
 from tests.support.run_module import run_module
+from tests.support.safetensors import head
 
 TAKEN = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
 TOKEN = "hf_secretsecretsecret"  # noqa: S105 - a made-up one, looked for in what comes out
@@ -73,6 +74,24 @@ def test_model_is_known_before_it_is_downloaded(tmp_path: Path, server: FileServ
     for name in TAKEN:
         (copy / name).write_bytes(MODEL[name])
     assert run_module("model_info", path=copy)["model"]["sha256"] == model["sha256"]
+
+
+def test_seven_billion_weights_are_known_from_little(tmp_path: Path, server: FileServer) -> None:
+    names = [f"model-0000{number}-of-00004.safetensors" for number in range(1, 5)]
+    first, weights = head({f"layers.{number}.weight": ("BF16", 19_000_000) for number in range(100)})
+    shards = {name: Sparse(first, len(first) + weights) for name in names}
+    index = {"metadata": {"total_size": 4 * weights}, "weight_map": {f"w{name}": name for name in names}}
+    config = {**json.loads(MODEL["config.json"]), "hidden_size": 3584, "num_attention_heads": 28}
+    small = {"config.json": json.dumps(config).encode(), "model.safetensors.index.json": json.dumps(index).encode()}
+    publish(server, {**MODEL, **small, **shards, "consolidated.safetensors": Sparse(first, 1 << 34)}, "org/Large")
+    model = look_up(tmp_path, server, model="org/Large")
+    assert [entry["name"] for entry in model["files"] if entry["size"] > 10**9] == names
+    assert [candidate["narrow_bytes"] for candidate in model["candidates"]] == [4 * weights]
+    assert 15 * 10**9 < 4 * weights < 16 * 10**9
+    assert server.sent < 10**6
+    # What stands in for the weights takes no space either.
+    used = sum(path.stat().st_blocks * 512 for path in (tmp_path / "cache").rglob("*"))
+    assert used < 10**6
 
 
 def test_pinned_commit_is_found_without_asking_again(tmp_path: Path, server: FileServer) -> None:

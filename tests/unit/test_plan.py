@@ -415,6 +415,12 @@ def test_what_is_finished_needs_no_more_space(state: dict[str, bool], needed: in
     assert sum(entry["needed"] for entry in result["disk"]) == needed
 
 
+@pytest.mark.parametrize(("begun", "left"), [(0, 269_060_552), (200_000_000, 69_060_552), (269_060_999, 0)])
+def test_what_is_there_of_a_model_needs_no_space_again(begun: int, left: int) -> None:
+    (disk,) = plan(state={**NOTHING, "models": {MODEL["sha256"][:12]: begun, "other": 5}})["disk"]
+    assert disk["needed"] == 8 * GIB + left
+
+
 def test_a_model_on_the_host_is_not_copied() -> None:
     (disk,) = plan(model_source="host")["disk"]
     assert disk["needed"] == 8 * GIB
