@@ -16,6 +16,7 @@ description:
   - Installs the unit file that the deployment carries, points C(current) at the deployment, and restarts the service
     when anything changed or when it does not run. The service is enabled, so that it comes back after a restart of the
     host.
+  - A deployment whose release or model is gone is refused.
   - A switch that was interrupted is finished by the next call.
   - Switching back is the same call with the older deployment.
 extends_documentation_fragment:
@@ -52,11 +53,13 @@ restarted:
   type: bool
 """
 
+import json
 import os
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.cpufleet.vllm.plugins.module_utils._deployments import SERVED, next_served, read_served
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
-from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_bytes, read_text, write_atomic
+from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_bytes, read_json, read_text, write_atomic
 
 UNIT_FOLDER = "/etc/systemd/system"
 
@@ -71,6 +74,7 @@ class Switch:
         self.link = os.path.join(module.params["root"], "current")
         # There from the first change to the restart; it holds the id that served before.
         self.pending = self.link + ".pending"
+        self.served = os.path.join(module.params["root"], SERVED)
         self.target = os.path.join("deployments", module.params["id"])
         self.source = os.path.join(module.params["root"], self.target, self.unit)
 
@@ -92,6 +96,16 @@ class Switch:
                 f"Name one of {', '.join(there)}" if there else "Run the playbook site.yml first",
                 deployments=there,
             )
+        manifest = read_json(os.path.join(os.path.dirname(self.source), "manifest.json"), default={})
+        release, model = manifest.get("release"), manifest.get("model")
+        needed = [os.path.join(self.module.params["root"], "releases", release)] if release else []
+        for path in [*needed, *([model] if model else [])]:
+            if not os.path.exists(path):
+                raise CpufleetError(
+                    f"The deployment {self.module.params['id']} cannot serve: {path} is missing",
+                    "Name another one, or run the playbook site.yml",
+                    path=path,
+                )
 
     def systemctl(self, *words: str) -> tuple[int, str]:
         """Run systemctl and return status and output."""
@@ -125,6 +139,8 @@ class Switch:
                     f"See journalctl -u {self.unit} on the host",
                     previous=self.previous(),
                 )
+        served = next_served(read_served(read_json(self.served, default={})), self.previous(), self.module.params["id"])
+        write_atomic(self.served, (json.dumps({"served": served}) + "\n").encode(), 0o644)
         os.unlink(self.pending)
 
 

@@ -108,7 +108,7 @@ def test_nothing_serves(tmp_path: Path, target: str) -> None:
         (tmp_path / "current").symlink_to(target)
     state = run_module("release_info", root=tmp_path)["state"]
     kinds: dict[str, Any] = {"releases": {}, "deployments": {}, "wheels": {}}
-    assert state == {"current": "", "building": [], "models": {}, "unfinished": [], **kinds}
+    assert state == {"current": "", "before": "", "building": [], "models": {}, "unfinished": [], **kinds}
 
 
 # Keeps whether the unit runs and is enabled, and says how it was called.
@@ -176,7 +176,7 @@ def test_forth_and_back(service: Service) -> None:
     assert forth["diff"][1] == {"before": "current -> d1\n", "after": "current -> d2\n"}
     back = service.switch("d1")
     assert (back["previous"], service.serves()[0], service.calls()) == ("d2", "deployments/d1", [*APPLIED, *APPLIED])
-    assert sorted(os.listdir(service.root)) == ["current", "deployments"]
+    assert sorted(os.listdir(service.root)) == ["current", "deployments", "served.json"]
 
 
 @pytest.mark.parametrize(("file", "text"), [("active", "failed"), ("active", "inactive"), ("enabled", "disabled")])
@@ -232,6 +232,24 @@ def test_a_deployment_that_is_not_there_is_refused(service: Service) -> None:
         f"There is no deployment d9 with a unit vllm.service in {service.root}/deployments. Name one of d1"
     )
     assert service.serves()[0] == "deployments/d1"
+
+
+def test_a_deployment_whose_release_or_model_is_gone_is_refused(service: Service) -> None:
+    service.switch("d1")
+    for needed, name in (({"release": "r9"}, "releases/r9"), ({"model": str(service.root / "gone")}, "gone")):
+        write(service.root / "deployments/d2", files=[{"name": "vllm.service", "content": "[Service]\n"}], **needed)
+        failed = service.switch("d2")
+        assert failed["msg"] == (
+            f"The deployment d2 cannot serve: {service.root}/{name} is missing. "
+            "Name another one, or run the playbook site.yml."
+        )
+    assert service.serves()[0] == "deployments/d1"
+
+
+def test_what_has_served_is_recorded(service: Service) -> None:
+    for name, expected in (("d1", ["d1"]), ("d2", ["d1", "d2"]), ("d2", ["d1", "d2"]), ("d1", ["d1"])):
+        service.switch(name)
+        assert json.loads((service.root / "served.json").read_text()) == {"served": expected}
 
 
 def test_check_mode_changes_nothing_also_where_nothing_is_yet(service: Service) -> None:

@@ -1988,7 +1988,7 @@ def rollback(options: argparse.Namespace) -> str:
 
 
 def previous(machine: Machine, root: str, now: str, unit: str) -> str:
-    """Return the deployment that served before ``now``: as a switch left it, else the newest one that is older."""
+    """Return what served before ``now``: as a switch left it, as it was recorded, else the newest that is older."""
     left = machine.text(root + "/current.pending").strip()
     if left and left != now:
         return left
@@ -1997,7 +1997,12 @@ def previous(machine: Machine, root: str, now: str, unit: str) -> str:
         status = machine.status(f"{root}/deployments/{name}/manifest.json")
         if status and machine.status(f"{root}/deployments/{name}/{unit}"):
             ages[name] = status.st_mtime
-    others = [name for name in ages if name != now]
+    served = [str(name) for name in machine.document(root + "/served.json").get("served", [])]
+    before = served[: served.index(now)] if now in served else served
+    known = [name for name in before if name in ages and name != now]
+    if known:
+        return known[-1]
+    others = [name for name in ages if name != now and not served]
     older = [name for name in others if ages[name] <= ages.get(now, time.time())] or others
     if not older:
         raise RefusedError(f"{root}/deployments holds no other deployment of {unit}: there is nothing to go back to")
