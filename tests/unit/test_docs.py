@@ -38,6 +38,8 @@ SHARED = {
     "vllm_builders",
     "vllm_bundle",
     "vllm_wheel_store",
+    "vllm_stage_only",
+    "vllm_rollback_to",
 }
 SHARED_OR_ROLE = re.compile(rf"`((?:vllm|{'|'.join(ROLES)})_\w+)(?:[=:][^`]*)?`")
 DOCUMENTATION_NETWORKS = [ipaddress.ip_network(text) for text in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")]

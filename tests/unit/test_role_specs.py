@@ -28,6 +28,8 @@ SHARED = (
     "vllm_serial",
     "vllm_mirror",
     "vllm_wheel_store",
+    "vllm_stage_only",
+    "vllm_rollback_to",
     "vllm_depot",
     "vllm_depot_url",
     "vllm_bundle",
