@@ -75,6 +75,17 @@ def test_the_engine_runs_as_planned(host: Any) -> None:
     assert "LD_PRELOAD" not in variables
 
 
+def test_threads_were_timed_and_the_evidence_is_kept(host: Any) -> None:
+    timed = current(host)["threads"]
+    pid = host.check_output("systemctl show vllm -p MainPID --value")
+    assert f"OMP_NUM_THREADS={timed['count']}" in host.file(f"/proc/{pid}/environ").content_string.split("\0")
+    assert 1 <= timed["count"] == len(timed["cpus"]) <= len(timed["key"]["allowed"])
+    if timed["key"]["usable"] > 1:
+        assert timed["rates"].keys() == {"read", "multiply"}
+        assert all(rate > 0 for by in timed["rates"].values() for rate in by.values())
+    print(timed["reason"])
+
+
 def test_the_journal_is_bounded_and_still_shows_the_service(host: Any) -> None:
     settings = host.check_output("systemd-analyze cat-config systemd/journald.conf").splitlines()
     assert [line for line in settings if line.startswith("SystemMaxUse=")][-1] == "SystemMaxUse=1G"

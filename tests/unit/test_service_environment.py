@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the service loads first: only libraries that are there when it is installed, found by the role's own tasks."""
+"""The service's environment as the role's own tasks make it here: libraries that are there, threads as timed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[2]
 ALLOCATOR = "libtcmalloc_minimal.so.4"
 OPENMP = "libiomp5.so"
+CPUS = os.sched_getaffinity(0)
 
 
-def environment(folder: Path, preload: list[str]) -> dict[str, str]:
-    """Return the service's environment after the role has looked at this machine; it changes nothing here."""
+def environment(folder: Path, **model: Any) -> dict[str, str]:
+    """Return the service's environment after the role has looked at this machine; it changes nothing outside."""
+    planned = {"engine": "vllm", "preload": [], "environment": {}, "threads": 2, **model}
     facts: dict[str, Any] = {
-        "plan_result": {"model": {"engine": "vllm", "preload": preload, "environment": {}}, "edits": []},
+        "plan_result": {"model": planned, "edits": []},
+        "plan_host_facts": {"cpu": {"usable_cpus": 2}},
         "torch_cpu_release": {"venv": str(folder / "venv")},
+        "model_serve_calibrate": (folder / "venv/bin/python").exists(),
         "model_serve_journal_max": "",
         "ansible_python_interpreter": sys.executable,
     }
@@ -49,10 +53,9 @@ def environment(folder: Path, preload: list[str]) -> dict[str, str]:
     ("there", "loaded"),
     [
         ((), []),
-        ((ALLOCATOR,), [ALLOCATOR]),
         ((OPENMP, ALLOCATOR), [ALLOCATOR, OPENMP]),
     ],
-    ids=["none", "allocator", "both"],
+    ids=["none", "both"],
 )
 def test_only_what_is_there_is_loaded_first(tmp_path: Path, there: tuple[str, ...], loaded: list[str]) -> None:
     places = {ALLOCATOR: tmp_path / "lib" / ALLOCATOR, OPENMP: tmp_path / "venv" / "lib" / OPENMP}
@@ -61,5 +64,17 @@ def test_only_what_is_there_is_loaded_first(tmp_path: Path, there: tuple[str, ..
         if name in there:
             place.with_name(f"{name}.real").write_bytes(b"")
             place.symlink_to(f"{name}.real")
-    found = environment(tmp_path, [str(places[ALLOCATOR]), OPENMP])
+    found = environment(tmp_path, preload=[str(places[ALLOCATOR]), OPENMP])
     assert found.get("LD_PRELOAD", "") == ":".join(str(places[name]) for name in loaded)
+
+
+@pytest.mark.skipif(len(CPUS) < 2, reason="this machine has one CPU")
+@pytest.mark.parametrize(("bound", "told"), [("0-1", str(min(CPUS))), ("nobind", "nobind")])
+def test_fewer_threads_are_told_and_bound_where_the_plan_binds(tmp_path: Path, bound: str, told: str) -> None:
+    python = tmp_path / "venv/bin/python"
+    python.parent.mkdir(parents=True)
+    rates = {"rates": {"read": {"1": 9.0, "2": 9.0}, "multiply": {"1": 9.0, "2": 9.0}}, "others": 0}
+    python.write_text(f"#!{sys.executable}\nprint({json.dumps(rates)!r})\n")
+    python.chmod(0o755)
+    found = environment(tmp_path, environment={"OMP_NUM_THREADS": "2", "VLLM_CPU_OMP_THREADS_BIND": bound})
+    assert (found["OMP_NUM_THREADS"], found["VLLM_CPU_OMP_THREADS_BIND"]) == ("1", told)
