@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
+from scripts.lib import bench
 from tests.support import doctor_file
 from tests.support.doctor_host import DOCTOR, DoctorHost, in_container
 
@@ -75,6 +77,18 @@ class Host(DoctorHost):
         self.put("/srv/model/config.json", "{}")
         self.sh("chmod 700 /opt/vllm; mkdir -p /opt/vllm/secrets; chmod 700 /opt/vllm/secrets")
 
+    def play(self, folder: Path, playbook: str, **variables: object) -> subprocess.CompletedProcess[str]:
+        """Run a playbook on the host; its inventory and variables are written to ``folder``."""
+        settings = {**bench.host_variables(), "ansible_connection": "community.docker.docker", **variables}
+        inventory = folder / "hosts.json"
+        hosts = {self.name: settings}
+        inventory.write_text(json.dumps({"all": {"children": {"vllm_hosts": {"hosts": hosts}}}}))
+        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        command = ["ansible-playbook", playbook, "-i", str(inventory)]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=bench.REPOSITORY, env=environment
+        )
+
     def deploy(self, identity: str = "d1", command: str = SERVER, more: str = "", environment: str = "") -> None:
         """Install a deployment as the modules do and point ``current`` at it."""
         folder = f"/opt/vllm/deployments/{identity}"
@@ -84,6 +98,7 @@ class Host(DoctorHost):
         self.put(f"{folder}/vllm.service", UNIT.format(id=identity, command=command, more=more))
         digests = [line.split() for line in self.sh(f"cd {folder} && sha256sum service.env vllm.service").splitlines()]
         manifest = {"id": identity, "release": "r1", "model": "/srv/model", "settings": {"unit": "vllm"}}
+        manifest.update(name="made-up", url=URL)
         files = {name: value for value, name in digests}
         self.put(f"{folder}/manifest.json", json.dumps({**manifest, "files": files}))
         self.sh(f"ln -sfn deployments/{identity} /opt/vllm/current; cp {folder}/vllm.service /etc/systemd/system/")
