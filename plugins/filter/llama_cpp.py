@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filter that plans hosts which serve with llama-server."""
+"""Filters around the engine llama.cpp: which engine a host serves with, and the plan of those that serve with it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ def llama_cpp_plans(
     return _llama_cpp_plan.plan_llama_cpp(candidates, archive, store, failed)
 
 
+def serve_engine(
+    model: dict[str, Any], host: dict[str, Any], source: dict[str, Any], wishes: dict[str, Any]
+) -> dict[str, str]:
+    """Return the engine for one host and the reason."""
+    return _llama_cpp_plan.choose_engine(model, host, source, wishes)
+
+
 class FilterModule:
     """The filters of the collection for llama.cpp."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return filter by name."""
-        return {"llama_cpp_plans": guarded(llama_cpp_plans)}
+        return {function.__name__: guarded(function) for function in (llama_cpp_plans, serve_engine)}

@@ -26,12 +26,13 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import N
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan import plan_serve
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_types import (
     LLAMA_CPP,
+    VLLM,
     Wish,
     candidate_from,
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._sizes import GIB, human, parse_count
 
-__all__ = ("Candidate", "plan_llama_cpp", "release_misfits")
+__all__ = ("Candidate", "choose_engine", "plan_llama_cpp", "release_misfits")
 
 # The largest cc1plus seen, rounded up.
 JOB_BYTES = int(1.2 * GIB)
@@ -214,6 +215,24 @@ def choose_model(here: Candidate, notes: Notes) -> dict[str, Any]:
         notes.refuse("model_memory", forced)
     kept = {key: value for key, value in plan.items() if key not in ("reasons", "refusal", "fits")}
     return {**kept, "kv_cache_gib": 0, "forced": forced, "file": relative(chosen.path, str(model.get("path", "")))}
+
+
+def choose_engine(
+    model: dict[str, Any], host: dict[str, Any], source: dict[str, Any], wishes: dict[str, Any]
+) -> dict[str, str]:
+    """Return the ``engine`` that serves the model best on the host, and the ``reason``."""
+    candidates = [candidate_from(one) for one in model.get("candidates") or []]
+    forms = {one.form for one in candidates}
+    if forms == {"gguf"}:
+        return {"engine": LLAMA_CPP, "reason": "the model is a GGUF, and vLLM has no kernels for that on a CPU"}
+    if "gguf" not in forms:
+        return {"engine": VLLM, "reason": "the model has no GGUF, which is all that llama.cpp serves"}
+    if not source:
+        return {"engine": VLLM, "reason": "a ready wheel is given, and nothing is known of its release to compare with"}
+    wish = Wish(context=wished(wishes, "max_model_len"), concurrency=wished(wishes, "concurrency") or 1)
+    plan = plan_serve(candidates, host, source, wish)
+    reason = next(one["text"] for one in plan["reasons"] if one["decision"] == "engine")
+    return {"engine": str(plan["engine"]), "reason": str(reason)}
 
 
 def wished(wishes: dict[str, Any], key: str) -> int:

@@ -16,6 +16,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils import _llama_cpp as
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._llama_cpp_plan import (
     Candidate,
+    choose_engine,
     plan_llama_cpp,
     release_misfits,
 )
@@ -36,6 +37,8 @@ WISHES: dict[str, Any] = {
     "concurrency": 2,
     "force": False,
 }
+SOURCE: dict[str, Any] = json.loads((Path(__file__).parent / "fixtures/serve_plan/source-0.28.0.json").read_text())
+BOTH: dict[str, Any] = json.loads((Path(__file__).parent / "fixtures/plan/model-smollm2.json").read_text())
 BUILT = {"machine": "x86_64", "glibc": "2.34", "needed": ["libc.so.6", "libm.so.6"]}
 OLD_CPU = FLAGS - {flag for flag in FLAGS if flag.startswith(("avx", "fma", "f16c"))}
 
@@ -243,3 +246,19 @@ def test_a_model_without_a_gguf_is_refused(model: dict[str, Any]) -> None:
     other = {**model, "candidates": []}
     (refused,) = planned({"a": here(other)})["a"]["refused"]
     assert refused["text"].startswith(f"llama-server serves GGUF files, and {model['path']} has none.")
+
+
+@pytest.mark.parametrize(("concurrency", "engine"), [(1, "llama_cpp"), (256, "vllm")])
+def test_engine_goes_by_concurrency_where_both_could_serve(concurrency: int, engine: str) -> None:
+    packed = copy.deepcopy(BOTH["candidates"][0])
+    quarter = packed["narrow_bytes"] // 4
+    packed.update(form="gguf", narrow_bytes=quarter, wide_bytes=quarter, read_bytes=quarter, path="/srv/models/a.gguf")
+    both = {**BOTH, "candidates": [BOTH["candidates"][0], packed]}
+    chosen = choose_engine(both, host(), SOURCE, {**WISHES, "max_model_len": "512", "concurrency": concurrency})
+    assert chosen["engine"] == engine
+    assert "tokens/s" in chosen["reason"]
+
+
+def test_engine_goes_by_the_form_where_there_is_one(model: dict[str, Any]) -> None:
+    assert choose_engine(model, host(), {}, WISHES)["engine"] == "llama_cpp"
+    assert choose_engine(BOTH, host(), {}, WISHES)["engine"] == "vllm"

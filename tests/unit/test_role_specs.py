@@ -57,10 +57,11 @@ def options_of(role: str, point: str = "main") -> dict[str, Any]:
 def as_specified(value: Any, option: dict[str, Any]) -> Any:
     """Return what a spec has to say of the default ``value``: the same, literally.
 
-    The documentation tools want a dict to be one, so for a dict that reads a shared variable it is the fallback.
+    The documentation tools want a dict to be one, and the plan checks specs whose defaults nobody templates: for a dict
+    or a bool that reads a shared variable it is the fallback.
     """
     shared = role_docs.SHARED.match(value) if isinstance(value, str) else None
-    return yaml.safe_load(shared[2]) if shared and option.get("type") == "dict" else value
+    return yaml.safe_load(shared[2]) if shared and option.get("type") in ("dict", "bool") else value
 
 
 def texts(role: str, *folders: str) -> dict[Path, str]:
