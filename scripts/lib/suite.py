@@ -187,6 +187,11 @@ def molecule_on(scenario: str, other: str) -> None:
         os.environ["CPUFLEET_IMAGE"] = usual
 
 
+def overhead() -> None:
+    """Compare a real build with the bare commands: a ratio of processor time, both sides in one run."""
+    step("benchmarks/build_overhead.py", [sys.executable, "benchmarks/build_overhead.py"])
+
+
 def full_tests() -> None:
     """Run every test that is marked full."""
     for folder in ("tests/unit", "tests/integration", "tests/full"):
@@ -213,6 +218,7 @@ def tiers() -> list[Tier]:
         for other in OTHER_IMAGES.get(name, ()):
             tier = f"molecule:{name}@{other.rpartition(':')[2]}"
             found.append(Tier(tier, partial(molecule_on, name, other), hosts=True))
+    found.append(Tier("overhead", overhead, hosts=True))
     return [*found, Tier("full", full_tests, full=True), Tier("sanity", sanity_tests, full=True)]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib import bench, image
-from tests.support import tiny_vllm
+from tests.support import tiny_vllm, trees
 
 ROOT = "/opt/vllm"
 VENV = f"{ROOT}/venv"
@@ -99,8 +99,7 @@ class BuildHost:
         self.run("DEBIAN_FRONTEND=noninteractive apt-get install -qq -y libnuma-dev python3-dev >/dev/null 2>&1")
         self.pip(*torch_source(), torch_pin(), "numpy<2")
         build = Build(self, local, {"HOME": ROOT, "VLLM_TARGET_DEVICE": "cpu", **flags})
-        archive = bench.cache() / "sources" / f"vllm-{version}.tar.gz"
-        bench.run("docker", "cp", str(archive), f"{self.name}:/tmp/source.tar.gz")
+        bench.run("docker", "cp", str(trees.sdist(version)), f"{self.name}:/tmp/source.tar.gz")
         self.run(f"mkdir -p {build.folder}/source")
         self.run(f"tar -xzf /tmp/source.tar.gz --strip-components=1 -C {build.folder}/source")
         return build
