@@ -259,6 +259,9 @@ class Server:
         file = option(words, "--api-key-file")
         keys = [(text_of(file).split() or [""])[0] if file.startswith("/") else "", option(words, "--api-key")]
         keys += [environment.get("VLLM_API_KEY", ""), environment.get("LLAMA_API_KEY", "")]
+        # Credentials that systemd hands to the service are shut to others; their source is not.
+        roots = [path.partition("/deployments/")[0] for path in files if "/deployments/" in path]
+        keys += [text_of(root + "/secrets/api_key").strip() for root in roots[:1]]
         self.key = next(filter(None, keys), "")
 
     def request(self, path: str, body: str = "") -> "Request":
