@@ -14,6 +14,8 @@ Sides, each with the same compiler, torch and oneDNN, in one stand-in host:
 - ``ccache``: the same from an empty tree with the compiler cache of ``ours``, and the finished oneDNN
 - ``edit``: the same as ``ccache`` after an edit to one Python file of the source
 
+What the library of the class links of oneDNN is compared too: the same members of the archive, or the exit status is 1.
+
 Hours on 2 cores. A side that was measured is kept in the cache, by machine and release, and not measured again unless
 ``--again`` names it; a documented build that was begun goes on. The host is kept until all sides are there.
 """
@@ -44,6 +46,7 @@ ROOT = "/opt/vllm"
 SIDES = ("documented", "ours", "onednn", "ccache", "edit")
 LIMITS = {"onednn": 0.22, "ccache": 0.10, "edit": 0.05}
 OURS = {"avx512_bf16": 0.50, "avx512": 0.42, "avx2": 0.42}
+LIBRARIES = {"avx512_bf16": "_C", "avx512": "_C_AVX512", "avx2": "_C_AVX2"}
 DOCUMENTED = f"{ROOT}/documented"
 SCRIPT = """\
 cd {folder}/source
@@ -152,7 +155,28 @@ def ours(version: str, isa: str, side: str) -> dict[str, Any]:
     )
     manifest = json.loads(on_host(f"cat {ROOT}/wheels/*/manifest.json"))
     steps = re.findall(r"cpufleet: (.*)$", on_host(f"cat {ROOT}/build/*/build.log"), re.MULTILINE)
-    return {"cpu_seconds": manifest["took"]["cpu_seconds"], "seconds": manifest["took"]["seconds"], "onednn": steps}
+    return {
+        "cpu_seconds": manifest["took"]["cpu_seconds"],
+        "seconds": manifest["took"]["seconds"],
+        "onednn": steps,
+        "linked": linked(f"{ROOT}/build"),
+    }
+
+
+def linked(tree: str) -> dict[str, list[str]]:
+    """Return, for every library of a tree that was built, what it takes of oneDNN's archive: each linked once more."""
+    folder = str(Path(on_host(f"find {tree} -name build.ninja -not -path '*/CMakeFiles/*' | head -1")).parent)
+    ninja = on_host(f"ls {ROOT}/build/*/venv/bin/ninja {DOCUMENTED}/venv/bin/ninja 2>/dev/null | head -1", check=False)
+    found = {}
+    for library in LIBRARIES.values():
+        command = on_host(f"{ninja} -C {folder} -t commands {library} 2>/dev/null | tail -1", check=False)
+        link = re.search(r"(\S*g\+\+\S* .*? -o )(\S+)( .*?)(?: && |$)", command)
+        if not link or "libdnnl" not in command:
+            continue
+        on_host(f"cd {folder} && {link[1]}linked.so -Wl,-Map=linked.map{link[3]}")
+        head = on_host(f"sed '/^Discarded input sections\\|^Memory Configuration/,$d' {folder}/linked.map")
+        found[library] = sorted(re.findall(r"libdnnl\.a\((\S+?)\)$", head, re.MULTILINE))
+    return found
 
 
 def documented(version: str, isa: str) -> dict[str, Any]:
@@ -166,7 +190,7 @@ def documented(version: str, isa: str) -> dict[str, Any]:
         sys.exit(f"build: the documented build failed, see {DOCUMENTED}/build.log on {HOST}")
     # "times" prints minutes and seconds of the shell, then of its children.
     children = [float(part[0]) * 60 + float(part[1]) for part in re.findall(r"(\d+)m([\d.]+)s", " ".join(times))[2:]]
-    return {"cpu_seconds": round(sum(children), 1)}
+    return {"cpu_seconds": round(sum(children), 1), "linked": linked(f"{DOCUMENTED}/source")}
 
 
 def begin_documented(version: str, isa: str) -> None:
@@ -200,6 +224,13 @@ def report(key: str, isa: str) -> int:
         over |= int(limit is not None and ratio > limit)
         shown = "" if limit is None else f"{limit:.2f}"
         sys.stdout.write(f"| {side} | {found[side]['cpu_seconds']:.0f} | {ratio:.3f} | {shown} |\n")
+    library = LIBRARIES[isa]
+    members = {side: found[side]["linked"].get(library) for side in ("documented", "ours") if side in found}
+    if "documented" in members and "ours" in members:
+        same = members["documented"] == members["ours"]
+        over |= int(not same)
+        count = len(members["ours"] or [])
+        sys.stdout.write(f"{library} links {'the same' if same else 'other'} members of oneDNN: {count}\n")
     return over
 
 
