@@ -24,6 +24,8 @@ from typing import Any
 import pytest
 
 from scripts.lib import bench, image
+from tests.support.file_server import serving_files
+from tests.support.hub_server import publish, seven_billion
 
 LIMIT_S = 10
 PLAYBOOK = bench.REPOSITORY / "site.yml"
@@ -157,6 +159,22 @@ def test_a_model_without_config(hosts: Hosts, tmp_path: Path) -> None:
     model.mkdir()
     (model / "model.safetensors").write_bytes(b"\0" * 64)
     refused(hosts, hosts.start(), r"has no readable config\.json\. Copy the whole model", model_serve_model=str(model))
+
+
+def test_a_model_on_a_hub_that_does_not_fit(hosts: Hosts) -> None:
+    with serving_files() as hub:
+        publish(hub, seven_billion(), "org/Large")
+        host = hosts.start("--memory", "3400m", "--memory-swap", "3400m")
+        refused(
+            hosts,
+            host,
+            r"Large on vllm needs [\d.]+ GiB \(14\.2 GiB of weights, .*this host has 3\.3 GiB.* On this host engine",
+            model_serve_model="org/Large",
+            model_serve_model_source="huggingface",
+            model_serve_model_endpoints=[hub.url("")[:-1]],
+        )
+        # Told from the list of files, the configuration and the heads.
+        assert 0 < hub.sent < 1 << 20
 
 
 def test_a_port_that_something_else_uses(hosts: Hosts) -> None:

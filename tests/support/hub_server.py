@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 from tests.support.file_server import FileServer
-from tests.support.safetensors import safetensors
+from tests.support.safetensors import head, safetensors
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = Path(__file__).resolve().parents[1] / "unit/fixtures/model/SmolLM2-135M-Instruct.json"
@@ -43,6 +43,20 @@ class Sparse:
     def __getitem__(self, part: slice) -> bytes:
         start, end = part.start or 0, min(part.stop, self.size)
         return self.head[start:end].ljust(end - start, b"\0")
+
+
+def seven_billion() -> dict[str, Any]:
+    """Return a model of the 7B shape: 15.2 GB of weights in four files, of which there are the heads."""
+    names = [f"model-0000{number}-of-00004.safetensors" for number in range(1, 5)]
+    first, weights = head({f"layers.{number}.weight": ("BF16", 19_000_000) for number in range(100)})
+    index = {"metadata": {"total_size": 4 * weights}, "weight_map": {f"w{name}": name for name in names}}
+    return {
+        "config.json": (CONFIG.parents[1] / "serve_plan/configs/qwen2-7b.json").read_bytes(),
+        "tokenizer.json": MODEL["tokenizer.json"],
+        "model.safetensors.index.json": json.dumps(index).encode(),
+        "consolidated.safetensors": Sparse(first, 1 << 34),
+        **{name: Sparse(first, len(first) + weights) for name in names},
+    }
 
 
 def sha256(content: bytes) -> str:

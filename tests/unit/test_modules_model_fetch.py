@@ -16,10 +16,9 @@ from typing import Any
 import pytest
 
 from tests.support.file_server import FileServer, serving_files
-from tests.support.gguf import gguf
-from tests.support.hub_server import COMMIT, MODEL, WEIGHTS, Sparse, publish, publish_modelscope, sha256
+from tests.support.gguf import KEYS, gguf
+from tests.support.hub_server import COMMIT, MODEL, WEIGHTS, publish, publish_modelscope, seven_billion, sha256
 from tests.support.run_module import run_module
-from tests.support.safetensors import head
 
 TAKEN = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
 TOKEN = "hf_secretsecretsecret"  # noqa: S105 - a made-up one, looked for in what comes out
@@ -77,17 +76,11 @@ def test_model_is_known_before_it_is_downloaded(tmp_path: Path, server: FileServ
 
 
 def test_seven_billion_weights_are_known_from_little(tmp_path: Path, server: FileServer) -> None:
-    names = [f"model-0000{number}-of-00004.safetensors" for number in range(1, 5)]
-    first, weights = head({f"layers.{number}.weight": ("BF16", 19_000_000) for number in range(100)})
-    shards = {name: Sparse(first, len(first) + weights) for name in names}
-    index = {"metadata": {"total_size": 4 * weights}, "weight_map": {f"w{name}": name for name in names}}
-    config = {**json.loads(MODEL["config.json"]), "hidden_size": 3584, "num_attention_heads": 28}
-    small = {"config.json": json.dumps(config).encode(), "model.safetensors.index.json": json.dumps(index).encode()}
-    publish(server, {**MODEL, **small, **shards, "consolidated.safetensors": Sparse(first, 1 << 34)}, "org/Large")
+    publish(server, seven_billion(), "org/Large")
     model = look_up(tmp_path, server, model="org/Large")
-    assert [entry["name"] for entry in model["files"] if entry["size"] > 10**9] == names
-    assert [candidate["narrow_bytes"] for candidate in model["candidates"]] == [4 * weights]
-    assert 15 * 10**9 < 4 * weights < 16 * 10**9
+    large = [entry["name"] for entry in model["files"] if entry["size"] > 10**9]
+    assert large == [f"model-0000{number}-of-00004.safetensors" for number in range(1, 5)]
+    assert [candidate["narrow_bytes"] for candidate in model["candidates"]] == [15_200_000_000]
     assert server.sent < 10**6
     # What stands in for the weights takes no space either.
     used = sum(path.stat().st_blocks * 512 for path in (tmp_path / "cache").rglob("*"))
@@ -204,6 +197,9 @@ def test_token_opens_and_goes_no_further(tmp_path: Path, server: FileServer, mir
     server.token = TOKEN
     name = f"org/Tiny/resolve/{COMMIT}/model.safetensors"
     server.moved[name] = mirror.url(name)
+    # A hub also sends clients on within itself, and wants the token there as well.
+    server.moved[f"org/Tiny/resolve/{COMMIT}/config.json"] = "/api/kept/config.json"
+    server.files["api/kept/config.json"] = MODEL["config.json"]
     refused = look_up(tmp_path, server)
     assert "says 401" in refused["msg"]
     model = look_up(tmp_path, server, token=TOKEN)
@@ -248,6 +244,15 @@ def test_gguf_by_its_pattern(tmp_path: Path, server: FileServer) -> None:
     assert (model["problems"], model["architecture"]) == ([], "qwen2")
     fetch(tmp_path, model)
     assert stored(tmp_path) == {"tiny-q4_0.gguf": packed}
+
+
+def test_head_of_a_gguf_is_read_as_far_as_it_goes(tmp_path: Path, server: FileServer) -> None:
+    words = [f"word{number:020}" for number in range(100_000)]
+    packed = gguf({**KEYS, "tokenizer.ggml.tokens": words}) + bytes(20 << 20)
+    publish(server, {"tiny.gguf": packed}, "org/Words")
+    model = look_up(tmp_path, server, model="org/Words")
+    assert model["candidates"][0]["shape"]["vocab"] == 100_000
+    assert len(packed) - (20 << 20) < server.sent < 6 << 20
 
 
 def test_gguf_is_told_by_its_magic(tmp_path: Path, server: FileServer) -> None:
