@@ -125,6 +125,42 @@ def test_a_killed_server_leaves_no_orphan_and_answers_again(host: Host) -> None:
     assert host.try_sh(f"ps -o pid= -p {engine}") == ""
 
 
+SWITCH = """
+- hosts: vllm_hosts
+  gather_facts: false
+  become: true
+  tasks:
+    - ansible.builtin.include_role:
+        name: cpufleet.vllm.model_serve
+        tasks_from: switch
+      vars:
+        __model_serve_target: d2
+        __model_serve_try_first: "{{ model_serve_side_by_side }}"
+"""
+
+
+def test_a_new_one_is_asked_beside_the_old_one_which_serves_on(host: Host, tmp_path: Path) -> None:
+    limit = f"MemoryMax={300 << 20}"
+    host.deploy(identity="d2", command=f"{SERVER} --answer Rome --port 8000", more=limit)
+    host.put("/opt/vllm/served.json", json.dumps({"served": ["d1"]}))
+    host.serve(identity="d1", command=GOOD)
+    playbook, server = tmp_path / "switch.yml", host.main_pid()
+    playbook.write_text(SWITCH)
+    done = host.play(tmp_path, str(playbook), **GATE)
+    assert done.returncode != 0
+    assert "deployment d2 is asked on a spare port first, while d1 serves on" in " ".join(done.stdout.split())
+    assert "The model answered 'Rome', in which 'Paris' is not found" in done.stdout
+    assert "deployment d1 was not touched and serves on" in done.stdout
+    assert (current(host), host.main_pid(), host.sh("python3 /run/where.py")) == ("deployments/d1", server, "Paris")
+    assert host.sh("find /run/systemd/system -name '*trial*'; pgrep -fc '[a]nswer Rome' || true") == "0"
+    host.sh("sed -i s/Rome/Paris/ /opt/vllm/deployments/d2/vllm.service")
+    done = host.play(tmp_path, str(playbook), **GATE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.index("d2 is asked on a spare port") < done.stdout.index("deployment d1 stops now")
+    assert (current(host), host.sh("python3 /run/where.py")) == ("deployments/d2", "Paris")
+    assert host.sh("find /run/systemd/system -name '*trial*'") == ""
+
+
 PLAY = """
 - hosts: vllm_hosts
   gather_facts: false
