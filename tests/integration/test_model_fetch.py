@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,20 @@ def test_model_of_a_hub_comes_to_the_host_once(tmp_path: Path, server: FileServe
     assert kept
     assert not [path for path in kept if TOKEN.encode() in path.read_bytes()]
     assert play(tmp_path, server, model_serve_model_fetch_on=place)[1]["changed"] == 0
+
+
+def test_archive_at_an_address_comes_to_the_host(tmp_path: Path, server: FileServer) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name in TAKEN:
+            info = tarfile.TarInfo(f"Tiny/{name}")
+            info.size = len(MODEL[name])
+            archive.addfile(info, io.BytesIO(MODEL[name]))
+    server.files["Tiny.tar.gz"] = packed.getvalue()
+    given = {"model_serve_model_source": "url", "model_serve_model_sha256": sha256(packed.getvalue())}
+    assert play(tmp_path, server, model_serve_model=server.url("Tiny.tar.gz"), **given)[1]["changed"] > 0
+    (store,) = (path for path in (tmp_path / "root/models").iterdir() if path.is_dir())
+    assert {path.name: path.read_bytes() for path in store.iterdir()} == {name: MODEL[name] for name in TAKEN}
 
 
 def test_token_is_in_no_output_of_the_modules(tmp_path: Path, server: FileServer) -> None:
