@@ -32,11 +32,15 @@ watchdog = load()
 RULES = watchdog.Rules()
 
 
-def series(seconds: int = 60, step: float = 5.0, cpu: float = 0.0, tokens: float = 0.0, **values: Any) -> list[Any]:
-    """Return samples of one server; ``cpu`` and ``tokens`` are rates a second."""
+def series(
+    seconds: int = 60, step: float = 5.0, cpu: float = 0.0, tokens: float = 0.0, rest: float = 0.0, **values: Any
+) -> list[Any]:
+    """Return samples of one server; ``cpu``, ``rest`` and ``tokens`` are rates a second."""
     fixed = {"start": "10-5000", "age": 900.0, "ready": True, "stopped": (), "waits": False, **values}
     times = [index * step for index in range(int(seconds / step) + 1)]
-    return [watchdog.Sample(at=at, cpu=7 + at * cpu, tokens=100 + at * tokens, **fixed) for at in times]
+    return [
+        watchdog.Sample(at=at, cpu=7 + at * cpu, rest=3 + at * rest, tokens=100 + at * tokens, **fixed) for at in times
+    ]
 
 
 def joined(*parts: list[Any], gap: float = 5.0) -> list[Any]:
@@ -70,6 +74,9 @@ CASES: list[tuple[str, list[Any], str]] = [
     ("requests and nothing is done, exactly long enough", series(20, requests=2), "frozen"),
     ("requests and nothing is done, not long enough", series(15, requests=2), "unclear"),
     ("a token is late and nothing is done", series(late=40.0), "frozen"),
+    ("the server reads a huge prompt", series(200, requests=1, late=99.0, rest=1.0), "unclear"),
+    ("the worker is gone astray and the engine spins", series(300, requests=1, rest=1.0), "frozen"),
+    ("clients ask on and on", series(requests=9, rest=0.1), "frozen"),
     ("frozen after work", joined(series(cpu=1.9, tokens=9, requests=1), series(25, requests=1)), "frozen"),
     ("a pause in the work", joined(series(cpu=1.9, requests=1), series(10, requests=1)), "unclear"),
     ("a pause, and work again", joined(series(15, requests=1), series(15, cpu=1.9, requests=1)), "prefill"),

@@ -21,13 +21,14 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 USAGE = """usage: cpufleet-watchdog --unit NAME.service [--state DIR] [--doctor FILE] [--grace S] [--interval S]
-       [--window S] [--stopped S] [--ask S] [--pause S]
+       [--window S] [--stopped S] [--ask S] [--pause S] [--patience S]
 
 Watch a vLLM or llama-server and restart it when its engine hangs, which systemd cannot see. Runs as root until ended.
 An idle engine is asked for one token every --ask seconds; one that has work is judged by the processor time of the
 processes that compute, and by its token counters. What it wants to restart it first shows to cpufleet-doctor, which
 saves the state below --state and has to agree."""
 TICKS = os.sysconf("SC_CLK_TCK")
+BUSY_REST = 0.2  # of one CPU: the server reads a prompt, or compiles a grammar for the answer
 IDLE_CPU = 0.02  # of one CPU: an engine that has a request and does less than this does nothing
 GAP = 4  # intervals: after a longer one the machine itself was stopped, and what lies before says nothing
 KEPT_SNAPSHOTS = 3
@@ -46,6 +47,7 @@ class Rules(NamedTuple):
     interval: float = 5.0  # between two looks
     window: float = 20.0  # without processor time, with work: frozen
     stopped: float = 10.0  # a process that somebody stopped
+    patience: float = 300.0  # in place of the window, while other parts of the server compute
     ask: float = 30.0  # an engine without work is asked for a token so often
     pause: float = 300.0  # after a restart; three times as long after each further one
 
@@ -60,6 +62,7 @@ class Sample(NamedTuple):
     stopped: Tuple[int, ...]  # processes that a signal stopped
     cpu: float  # processor seconds of the processes that compute
     waits: bool  # a thread of theirs waits for a processor or for the disk, or somebody debugs them
+    rest: float = 0.0  # processor seconds of the other processes
     tokens: Optional[float] = None  # all tokens so far, where they were read
     requests: float = 0.0  # that run or wait, as the counters say
     late: float = 0.0  # seconds that a token is waited for
@@ -88,7 +91,7 @@ def judge(samples: Sequence[Sample], rules: Rules) -> Tuple[str, str]:
         pids = ", ".join(map(str, last.stopped))
         return "stopped", f"pid {pids} stopped for {last.at - stopped.at:.0f} s"
     frozen = trailing(recent, lambda before, sample: still(before, sample) and has_work(sample))
-    if last.at - frozen.at >= rules.window:
+    if last.at - frozen.at >= (rules.patience if rest_is_busy(frozen, last) else rules.window):
         return "frozen", f"{described(last)}, no processor time and no token for {last.at - frozen.at:.0f} s"
     broken = trailing(recent, lambda before, sample: still(before, sample) and fails(sample))
     if last.at - broken.at >= rules.window:
@@ -131,6 +134,11 @@ def still(before: Sample, sample: Sample) -> bool:
     """Tell whether nothing was computed between two looks, and not for want of a processor, memory or disk."""
     share = (sample.cpu - before.cpu) / max(0.01, sample.at - before.at)
     return share < IDLE_CPU and not sample.waits and not moved(before, sample)
+
+
+def rest_is_busy(before: Sample, sample: Sample) -> bool:
+    """Tell whether what does not compute answers did something between two looks; an engine may also spin in vain."""
+    return sample.rest - before.rest >= BUSY_REST * (sample.at - before.at) > 0
 
 
 def moved(before: Sample, sample: Sample) -> bool:
@@ -225,6 +233,11 @@ def thread_states(pid: int) -> Set[str]:
     except OSError:
         return set()
     return {"".join(stat_of(f"/proc/{pid}/task/{task}/stat")[:1]) for task in tasks}
+
+
+def processor_time(pids: Sequence[int]) -> float:
+    """Return the processor seconds that processes have used."""
+    return sum(int(value) for pid in pids for value in stat_of(f"/proc/{pid}/stat")[11:13]) / TICKS
 
 
 def option(words: Sequence[str], name: str) -> str:
@@ -426,7 +439,7 @@ class Watch:
         if not still(before, sample):
             self.proof = sample.at
         sample = self.ask(before, sample)
-        self.samples = [old for old in self.samples if sample.at - old.at < 10 * self.rules.window] + [sample]
+        self.samples = [old for old in self.samples if sample.at - old.at < 60 + self.rules.patience] + [sample]
         return judge(self.samples, self.rules)
 
     def look(self) -> Sample:
@@ -437,7 +450,6 @@ class Watch:
         self.split = self.split or workers != [self.main]
         if self.split and workers == [self.main]:
             workers = []  # the engine had processes of its own, and they are gone
-        ticks = [stat_of(f"/proc/{pid}/stat")[11:13] for pid in workers]
         threads = {state for pid in workers for state in thread_states(pid)}
         up = float((text_of("/proc/uptime").split() or ["0"])[0])
         return Sample(
@@ -446,7 +458,8 @@ class Watch:
             age=up - int(self.start.partition("-")[2]) / TICKS,
             ready=self.ready,
             stopped=tuple(pid for pid, state in states.items() if state == "T"),
-            cpu=sum(int(value) for pair in ticks for value in pair) / TICKS,
+            cpu=processor_time(workers),
+            rest=processor_time([pid for pid in pids if pid not in workers]),
             waits=bool(threads & {"R", "D"}) or "t" in states.values(),
         )
 
