@@ -40,12 +40,14 @@ def main() -> int:
     source, red = read_source(str(options.source)).to_result(), False
     for model in options.model:
         candidates = read_candidates(str(model))
-        plan = plan_serve(candidates, gather_host(), source, Wish(options.context, options.concurrency, "vllm"))
+        wish = Wish(options.context, options.concurrency, "vllm", options.dtype, whole_gib=options.whole_gib)
+        plan = plan_serve(candidates, gather_host(), source, wish)
+        preload = {"LD_PRELOAD": ":".join(options.preload)} if options.preload else {}
         given = {
             "python": options.python or release_python(options.container),
             "model": f"{options.models}/{model.name}",
             "arguments": plan["arguments"],
-            "environment": {**plan["environment"], "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+            "environment": {**plan["environment"], **preload, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
             "limit": 0 if options.unlimited else plan["memory_max_bytes"],
             "context": plan["max_model_len"],
             "sequences": plan["max_num_seqs"],
@@ -66,6 +68,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--models", default="/srv/models", help="where the host has the models")
     parser.add_argument("--context", type=int, default=0)
     parser.add_argument("--concurrency", type=int, default=4)
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--whole-gib", action="store_true", help="tell the KV cache as the roles do")
+    parser.add_argument("--preload", action="append", default=[], help="a library there that the service loads first")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--unlimited", action="store_true", help="measure without the limit")
     parser.add_argument("model", nargs="+", type=Path)

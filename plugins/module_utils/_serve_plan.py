@@ -210,6 +210,8 @@ def arguments(chosen: Draft, release: Release | None, threads: Threads) -> list[
         words.append("--enforce-eager")
     if release is None:
         return words
+    if release.logs_prompts:
+        words.append("--disable-log-requests")
     if release.kv_exact:
         words += ["--kv-cache-memory-bytes", str(chosen.kv_bytes)]
     if chosen.candidate.shape.window and not release.sliding_window and release.has("disable_sliding_window"):

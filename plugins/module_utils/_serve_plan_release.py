@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._model_shape import ModelShape
@@ -24,6 +25,8 @@ BLOCK = 128
 PACKED_BITS = 4
 PACKED_METHODS = ("awq", "gptq")
 INTEL_OPENMP = "libiomp5.so"
+# From here on prompts are logged only when that is asked for; the sources before all take the flag against it.
+QUIET_FROM = (0, 10, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +48,12 @@ class Release:
     all_methods: dict[str, dict[str, str]]
     ipex: bool
     intel_openmp: bool
+
+    @property
+    def logs_prompts(self) -> bool:
+        """Return whether the release writes every prompt into the log unless it is told not to."""
+        numbers = tuple(int(number) for number in re.findall(r"\d+", self.version)[:3])
+        return bool(numbers) and numbers < QUIET_FROM
 
     def has(self, argument: str) -> bool:
         """Return whether the command line takes ``argument``; the ones asked for here are older than all releases."""

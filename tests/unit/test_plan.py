@@ -150,6 +150,7 @@ def test_a_bare_debian_12_gets_a_whole_plan() -> None:
         "environment": {"OMP_NUM_THREADS": "2", "VLLM_CPU_KVCACHE_SPACE": "1"},
         "arguments": [
             *("--dtype", "bfloat16", "--max-model-len", "8192", "--max-num-seqs", "4", "--enforce-eager"),
+            "--disable-log-requests",
         ],
         "preload": [],
         "expected_tokens_per_s": 66.7,
