@@ -49,14 +49,15 @@ X86_OPTIONS = (
     *("SSE42", "AVX", "AVX_VNNI", "AVX2", "BMI2", "FMA", "F16C"),
     *("AVX512", "AVX512_VBMI", "AVX512_VNNI", "AVX512_BF16", "AMX_TILE", "AMX_INT8", "AMX_BF16"),
 )
-# One program that needs nothing but the C library: no OpenMP (ggml has its own threads), no TLS and no downloads (the
-# service is offline, on loopback), no web page (its files would be fetched from a model hub while compiling).
+# One program that needs nothing but the C library (libgomp, too, is linked in): no TLS and no downloads (the service is
+# offline, on loopback), no web page (its files would be fetched from a model hub while compiling). OpenMP: without
+# it ggml's threads wait for each other by spinning alone, and crawl where somebody else uses the processors too.
 COMMON = {
     "CMAKE_BUILD_TYPE": "Release",
-    "CMAKE_EXE_LINKER_FLAGS": "-static-libgcc -static-libstdc++",
+    "CMAKE_EXE_LINKER_FLAGS": "-static-libgcc -static-libstdc++ -Wl,--as-needed",
     "BUILD_SHARED_LIBS": "OFF",
     "GGML_NATIVE": "OFF",
-    "GGML_OPENMP": "OFF",
+    "GGML_OPENMP": "ON",
     "LLAMA_CURL": "OFF",
     "LLAMA_OPENSSL": "OFF",
     "LLAMA_BUILD_TESTS": "OFF",

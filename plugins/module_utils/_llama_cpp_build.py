@@ -31,6 +31,9 @@ SERVER = "bin/llama-server"
 COMPILE = """\
 source=$1
 shift
+gomp=$("$CXX" -print-file-name=libgomp.a)
+# What is not there is printed as it was asked for; the program then needs the library of the host.
+[ ! -e "$gomp" ] || set -- "$@" "-DOpenMP_gomp_LIBRARY=$gomp"
 cmake -S "$source" -B build -G Ninja "$@" && exec ninja -C build -j "$MAX_JOBS" llama-server
 """
 
