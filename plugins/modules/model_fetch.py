@@ -80,7 +80,7 @@ EXAMPLES = r"""
   cpufleet.vllm.model_lookup:
     source: huggingface
     model: Qwen/Qwen2.5-0.5B-Instruct
-    endpoints: [https://hf-mirror.com, https://huggingface.co]
+    endpoints: [https://hub.example.com, https://huggingface.co]
     cache: ~/.cache/cpufleet/models
   delegate_to: localhost
   register: found
