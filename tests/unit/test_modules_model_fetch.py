@@ -94,11 +94,12 @@ def test_pinned_commit_is_found_without_asking_again(tmp_path: Path, server: Fil
     assert len(server.asked) == asked
 
 
-def test_files_are_fetched_once(tmp_path: Path, server: FileServer) -> None:
+@pytest.mark.parametrize("workers", [1, 3])
+def test_files_are_fetched_once(tmp_path: Path, server: FileServer, workers: int) -> None:
     model = look_up(tmp_path, server)
     assert sorted(fetch(tmp_path, model, check=True)["fetched"]) == TAKEN
     assert not (tmp_path / "store").exists()
-    first = fetch(tmp_path, model)
+    first = fetch(tmp_path, model, workers=workers)
     assert (first["changed"], sorted(first["fetched"])) == (True, TAKEN)
     assert stored(tmp_path) == {name: MODEL[name] for name in TAKEN}
     # model_store takes the digests that were just compared.
