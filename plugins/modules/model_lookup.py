@@ -151,7 +151,8 @@ MACHINE = "this machine"
 READ = ("config.json", "tokenizer_config.json", INDEX)
 SHORT = 512
 COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ\x00", b"BZh")
-TAR_AT, TAR = 257, b"ustar"
+TAR_AT = 257
+TAR = b"ustar"
 
 
 class Finder:
