@@ -386,15 +386,20 @@ class Watch:
             verdict, evidence = self.tick()
             if verdict in ACTED_ON and time.monotonic() >= self.doubt_until:
                 self.act(verdict, evidence)
-            elif verdict not in ("unclear", self.told):
-                self.say(f"{verdict} {evidence}".strip())
-                self.told = verdict
+            elif verdict not in ("unclear", *ACTED_ON):
+                self.tell("starting" if verdict == "starting" else "answers")
             time.sleep(self.rules.interval)
 
     def say(self, text: str) -> None:
         """Write a line to the journal."""
         sys.stdout.write(f"{self.options.unit}: {text}\n")
         sys.stdout.flush()
+
+    def tell(self, state: str) -> None:
+        """Say a state when it is another than before; what changes with every request is nothing to say."""
+        if state != self.told:
+            self.say(state)
+        self.told = state
 
     def systemctl(self, *words: str) -> Tuple[int, str]:
         """Run systemctl and return status and output."""
