@@ -78,7 +78,8 @@ def read_wish(model: dict[str, Any], wishes: dict[str, Any]) -> Wish:
     return Wish(
         context=min(context, longest) if longest else context,
         concurrency=parse_count(str(wishes["concurrency"]), "model_serve_concurrency"),
-        engine=str(wishes.get("engine", VLLM)),
+        # Hosts of the other engine have a plan of their own.
+        engine=VLLM,
         dtype=str(wishes["dtype"]),
         kv_bytes=kv_gib * GIB,
         whole_gib=True,

@@ -892,6 +892,12 @@ def test_gguf_alone_is_nothing_for_vllm() -> None:
     )
 
 
+def test_gguf_beside_the_weights_is_passed_over() -> None:
+    both = copy.deepcopy(MODEL)
+    both["candidates"].insert(0, {**copy.deepcopy(both["candidates"][0]), "form": "gguf", "read_bytes": 1})
+    assert plan(model=both)["model"] == plan()["model"]
+
+
 @pytest.mark.parametrize("candidates", [[], None])
 def test_description_without_a_shape_is_refused(candidates: Any) -> None:
     result = plan(model={**MODEL, "candidates": candidates})
