@@ -28,6 +28,8 @@ OTHER_IMAGES = {"swap": ("cpufleet/debian:13",), "toolchain": ("cpufleet/debian:
 # Images that a scenario's hosts are made from beside the usual one.
 MORE_IMAGES = {"fleet": ("cpufleet/debian:12", "cpufleet/debian:13")}
 HOST_PROGRAMS = ("roles/model_serve/files/cpufleet_doctor.py", "roles/model_serve/files/cpufleet_watchdog.py")
+# Scenarios whose compile alone is longer than what CI allows.
+FULL_SCENARIOS = ("llama_cpp",)
 MYPY_TARGETS = ("scripts/lib", "scripts/make_models.py", *HOST_PROGRAMS)
 MYPY_PACKAGES = ("module_utils", "modules")
 COLLECTION = "ansible_collections.cpufleet.vllm.plugins"
@@ -214,7 +216,8 @@ def tiers() -> list[Tier]:
         Tier("integration", lambda: pytest("tests/integration", "not full"), hosts=True),
     ]
     for name in scenarios(REPOSITORY):
-        found.append(Tier(f"molecule:{name}", partial(molecule, name), hosts=True))
+        full = name in FULL_SCENARIOS
+        found.append(Tier(f"molecule:{name}", partial(molecule, name), hosts=True, full=full))
         for other in OTHER_IMAGES.get(name, ()):
             tier = f"molecule:{name}@{other.rpartition(':')[2]}"
             found.append(Tier(tier, partial(molecule_on, name, other), hosts=True))
