@@ -1,0 +1,170 @@
+# Copyright: (c) 2026, The cpufleet maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A host that serves with llama-server, from the outside and as a client of the API."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import openai
+import pytest
+
+ROOT = "/opt/vllm"
+QUESTION = "Complete the sentence: The capital of France is"
+TEXT = "请把这句话原样重复一遍:北京的秋天很美。"
+
+
+def manifest(host: Any, path: str) -> dict[str, Any]:
+    """Return a manifest on the host."""
+    found: dict[str, Any] = json.loads(host.file(f"{ROOT}/{path}/manifest.json").content_string)
+    return found
+
+
+@pytest.fixture
+def client(host: Any) -> Callable[..., openai.OpenAI]:
+    """Return a function that makes a client with the host's key, or with another one."""
+    command = ["docker", "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"]
+    done = subprocess.run([*command, host.backend.host], capture_output=True, text=True, check=True)
+    base = f"http://{done.stdout.strip()}:8000/v1"
+    own = host.file(f"{ROOT}/secrets/api_key").content_string.strip()
+
+    def make(key: str = "") -> openai.OpenAI:
+        return openai.OpenAI(base_url=base, api_key=key or own, timeout=120, max_retries=0)
+
+    return make
+
+
+def say(client: openai.OpenAI, text: str, tokens: int = 24) -> str:
+    """Return the answer to ``text``."""
+    answer = client.chat.completions.create(
+        model="smollm2-gguf", messages=[{"role": "user", "content": text}], temperature=0, max_tokens=tokens
+    )
+    return str(answer.choices[0].message.content)
+
+
+def test_the_question_is_answered(client: Callable[..., openai.OpenAI]) -> None:
+    answer = say(client(), QUESTION)
+    print(f"{QUESTION} -> {answer}")
+    assert "Paris" in answer
+
+
+def test_the_model_is_listed(client: Callable[..., openai.OpenAI]) -> None:
+    assert [model.id for model in client().models.list()] == ["smollm2-gguf"]
+
+
+def test_a_wrong_key_is_refused(client: Callable[..., openai.OpenAI]) -> None:
+    with pytest.raises(openai.AuthenticationError) as refused:
+        say(client("wrong"), QUESTION)
+    assert refused.value.status_code == 401
+
+
+def test_chinese_goes_in_and_comes_out_intact(client: Callable[..., openai.OpenAI]) -> None:
+    """The prompt is given back with the answer, so both ways are seen whatever the small model says."""
+    told = client().completions.create(
+        model="smollm2-gguf",
+        prompt=TEXT,
+        temperature=0,
+        max_tokens=16,
+        extra_body={"echo": True, "return_tokens": True},
+    )
+    tokens = client().post("/../tokenize", cast_to=object, body={"content": TEXT})["tokens"]
+    back = client().post("/../detokenize", cast_to=object, body={"tokens": tokens})["content"]
+    assert back == TEXT
+    assert told.usage is not None
+    assert told.usage.prompt_tokens == len(tokens)
+    assert "\ufffd" not in told.choices[0].text
+
+
+def test_an_answer_is_streamed(client: Callable[..., openai.OpenAI]) -> None:
+    stream = client().chat.completions.create(
+        model="smollm2-gguf",
+        messages=[{"role": "user", "content": QUESTION}],
+        temperature=0,
+        max_tokens=24,
+        stream=True,
+    )
+    parts = [part.choices[0].delta.content or "" for part in stream if part.choices]
+    assert len([part for part in parts if part]) > 3, "the answer came in one piece"
+    assert "Paris" in "".join(parts)
+
+
+def test_two_requests_are_answered_at_once(client: Callable[..., openai.OpenAI]) -> None:
+    answers: list[str] = []
+    asked = [threading.Thread(target=lambda: answers.append(say(client(), "Tell me a long story.", 200))) for _ in "12"]
+    for thread in asked:
+        thread.start()
+    busy = []
+    while any(thread.is_alive() for thread in asked):
+        text = client().get("/../metrics", cast_to=str)
+        busy += [float(found) for found in re.findall(r"^llamacpp:requests_processing (\S+)", text, re.MULTILINE)]
+        time.sleep(0.05)
+    assert len([answer for answer in answers if answer]) == len(asked)
+    assert max(busy) == len(asked), "the second one waited for the first"
+
+
+def test_service_runs_as_its_user_within_the_planned_memory(host: Any) -> None:
+    service = host.service("vllm")
+    assert service.is_running
+    assert service.is_enabled
+    pid = host.check_output("systemctl show vllm -p MainPID --value")
+    assert host.check_output("ps -o user= -p %s", pid) == "vllm"
+    limit = int(host.check_output("systemctl show vllm -p MemoryMax --value"))
+    assert limit < 1 << 30
+    peak = [line.split()[1] for line in host.file(f"/proc/{pid}/status").content_string.splitlines() if "VmHWM" in line]
+    print(f"peak {int(peak[0]) // 1024} MiB of {limit >> 20} MiB")
+    assert int(peak[0]) * 1024 < limit
+
+
+def test_exposure_is_low_with_the_service_answering(host: Any) -> None:
+    words = host.check_output("systemd-analyze security vllm.service --no-pager").splitlines()[-1].split()
+    assert float(words[words.index("vllm.service:") + 1]) <= 2.0
+
+
+def test_no_secret_can_be_read_by_others(host: Any) -> None:
+    key = host.file(f"{ROOT}/secrets/api_key").content_string.strip()
+    assert host.file(f"{ROOT}/secrets/api_key").mode == 0o600
+    readable = f"find {ROOT}/deployments {ROOT}/releases/*/manifest.json /etc/systemd/system -type f -perm -o=r"
+    assert host.run(f"{readable} -exec grep -l -e {key} {{}} +").stdout == ""
+    assert host.run("ps -eo args | grep -F -e %s | grep -v grep", key).stdout == ""
+    assert key not in host.check_output("journalctl -u vllm --no-pager")
+
+
+def test_the_release_says_what_it_was_made_of_and_needs(host: Any) -> None:
+    serving = manifest(host, "current")
+    release = manifest(host, f"releases/{serving['release']}")
+    assert (serving["engine"], release["engine"], release["inputs"]["isa"]) == ("llama_cpp", "llama_cpp", ["avx2"])
+    assert release["source"]["sha256"] == release["inputs"]["source_sha256"]
+    assert release["requires"]["glibc"]
+    assert "libstdc++.so.6" not in release["requires"]["needed"]
+    assert "libgomp.so.1" not in release["requires"]["needed"]
+    server = f"{ROOT}/releases/{serving['release']}/bin/llama-server"
+    assert host.check_output("sha256sum %s", server).split()[0] == release["sha256"]
+    print(f"built in {release['took']}")
+
+
+def test_neither_torch_nor_vllm_came_along(host: Any) -> None:
+    assert host.run(f"find {ROOT} / -xdev -maxdepth 6 -iname 'torch*' -path '*site-packages*'").stdout == ""
+
+
+def test_the_doctor_finds_nothing_wrong(host: Any) -> None:
+    done = host.run("cpufleet-doctor --json")
+    print(done.stdout[:2000])
+    assert json.loads(done.stdout)["verdict"] == "OK"
+
+
+def test_a_restarted_host_answers_again(
+    restart: Callable[[], None],
+    eventually: Callable[..., None],
+    ask: Callable[..., tuple[int, str]],
+) -> None:
+    restart()
+    eventually(lambda: ask(QUESTION)[0] == 200, 90, "an answer after the restart")
+    assert "Paris" in ask(QUESTION)[1]
