@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import sha256_file
 
+from tests.support import tiny_onednn
 from tests.support.file_server import serving_files
 from tests.support.git_server import dead_port, make_repository, serving
 from tests.support.run_module import run_module
@@ -24,7 +26,7 @@ from tests.support.run_module import run_module
 REPOSITORY = Path(__file__).resolve().parents[2]
 # What the host's downloads are told already.
 PROXY = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "http.version", "GIT_CONFIG_VALUE_0": "HTTP/1.1"}
-CMAKE = 'set(PROJECT_VERSION "3.7.2")\n'
+CMAKE = tiny_onednn.LIBRARY["CMakeLists.txt"] + 'set(PROJECT_VERSION "3.7.2")\n'
 PLAY = [
     {
         "hosts": "localhost",
@@ -55,7 +57,7 @@ PLAY = [
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     root = tmp_path / "from" / "oneDNN-3.7.2"
-    (root / "src").mkdir(parents=True)
+    tiny_onednn.write(root, tiny_onednn.LIBRARY)
     (root / "CMakeLists.txt").write_text(CMAKE)
     (root / "src/a.cpp").write_text("int a;\n")
     return root
@@ -85,6 +87,7 @@ def stage(tmp_path: Path, onednn: dict[str, Any], **more: Any) -> dict[str, Any]
     variables = {
         "ansible_python_interpreter": sys.executable,
         "vllm_source_build_root": str(tmp_path / "root"),
+        "plan_host_facts": {"arch": "x86_64"},
         "plan_archive": {"cache": str(tmp_path / "cache")},
         "plan_result": {
             "wheel": {"identity": "0123456789ab" + "0" * 52, "inputs": {"flags": {}}},
@@ -109,6 +112,15 @@ def built(tmp_path: Path, library: str = "onednn") -> Path:
     return tmp_path / "root/build/0123456789ab" / library
 
 
+def check_what_is_compiled(toolchain: Path) -> None:
+    """CMake is told of a list that is there, by scripts that are there."""
+    set_to = dict(re.findall(r'^set\((\w+) "(.*)"\)$', toolchain.read_text(), re.MULTILINE))
+    assert Path(set_to["CPUFLEET_ONEDNN_SOURCES"]).read_text().split() == list(tiny_onednn.NEEDED)
+    assert Path(set_to["CMAKE_PROJECT_oneDNN_INCLUDE"]).is_file()
+    assert (Path(set_to["CPUFLEET_ONEDNN_SCRIPTS"]) / "check.cmake").is_file()
+    assert len(set_to["CPUFLEET_ONEDNN_DIGEST"]) == 64
+
+
 @pytest.mark.parametrize("location", ["controller", "host"])
 @pytest.mark.parametrize("kind", ["folder", "archive", "address"])
 def test_a_folder_or_an_archive(kind: str, location: str, source: Path, tmp_path: Path) -> None:
@@ -122,6 +134,7 @@ def test_a_folder_or_an_archive(kind: str, location: str, source: Path, tmp_path
             found = given(source if kind == "folder" else packed(source))
         told = stage(tmp_path, chosen(given=found), **more)
         folder = Path(told["FETCHCONTENT_SOURCE_DIR_ONEDNN"])
+        check_what_is_compiled(Path(told["CMAKE_TOOLCHAIN_FILE"]))
         assert folder == (source if (kind, location) == ("folder", "host") else built(tmp_path))
         assert (folder / "CMakeLists.txt").read_text() == CMAKE
         assert (folder / "src/a.cpp").exists()
@@ -141,9 +154,8 @@ def test_git_by_its_tag_and_the_toolchain_file_of_old_releases(named: bool, sour
         assert server.was_cut == 1
     assert (built(tmp_path) / "CMakeLists.txt").read_text() == CMAKE
     assert not (built(tmp_path) / ".git").exists()
-    assert Path(told["CMAKE_TOOLCHAIN_FILE"]).read_text() == (
-        f'set(FETCHCONTENT_SOURCE_DIR_ONEDNN "{built(tmp_path)}" CACHE PATH "")\n'
-    )
+    handed = Path(told["CMAKE_TOOLCHAIN_FILE"]).read_text()
+    assert f'set(FETCHCONTENT_SOURCE_DIR_ONEDNN "{built(tmp_path)}" CACHE PATH "")\n' in handed
 
 
 def test_commit_from_a_mirror_and_the_arm_compute_library(source: Path, tmp_path: Path) -> None:
