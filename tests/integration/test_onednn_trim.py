@@ -95,7 +95,7 @@ def test_what_is_not_linked_is_not_compiled_and_the_next_build_compiles_nothing(
     # Another list is another library, and an empty one is all.
     whole = prepare(host, tmp_path / "whole", (), cache)
     compile_it(whole)
-    assert compiled(whole) == {*tiny_onednn.NEEDED, "cpu/convolution.cpp"}
+    assert compiled(whole) == {*tiny_onednn.NEEDED, "common/convolution.cpp", "cpu/convolution.cpp"}
     assert len(set(host.run(f"ls {cache}").split()) - {key, "3", "4"}) == 1
 
 
@@ -109,7 +109,7 @@ def test_a_list_that_lacks_a_symbol_ends_in_a_whole_build(host: BuildHost, tmp_p
     )
     # What was compiled stayed.
     assert compiled(build, "build.log.old") == set(short)
-    assert compiled(build) == {"cpu/gemm_by_hand.cpp", "cpu/convolution.cpp"}
+    assert compiled(build) == {"cpu/gemm_by_hand.cpp", "common/convolution.cpp", "cpu/convolution.cpp"}
     assert answer(build) == "42"
     assert [retry["kind"] for retry in build.manifest()["retries"]] == ["onednn_part"]
     # The library that lacked something is not in the cache, the whole one is.

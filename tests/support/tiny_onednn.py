@@ -84,6 +84,10 @@ namespace dnnl { namespace impl { namespace cpu {
 struct convolution_t { int execute(int number); };
 } } }
 """,
+    "src/common/convolution.cpp": """\
+#include "cpu/cpu_engine.hpp"
+extern "C" int dnnl_convolution(int number) { return dnnl::impl::cpu::run(1, number); }
+""",
     "src/cpu/convolution.cpp": """\
 #include "cpu/convolution.hpp"
 namespace dnnl { namespace impl { namespace cpu {
