@@ -10,15 +10,18 @@ The library is a small one of oneDNN's layout, which the build takes as vLLM's t
 from __future__ import annotations
 
 import re
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from scripts.lib import bench
-from tests.support import tiny_onednn
+from tests.support import onednn, tiny_onednn
 from tests.support.build_host import ROOT, Build, BuildHost
+from tests.support.run_module import run_module
 
 SCRIPTS = bench.REPOSITORY / "roles/vllm_source_build/files/onednn"
+EXPECTED = Path(__file__).parent / "expected"
 ANSWER = "import ctypes, glob; print(ctypes.CDLL(glob.glob('{folder}/_C*.so')[0]).run(21))"
 
 
@@ -115,3 +118,17 @@ def test_a_list_that_lacks_a_symbol_ends_in_a_whole_build(host: BuildHost, tmp_p
     # The library that lacked something is not in the cache, the whole one is.
     assert len(host.run(f"ls {cache}").split()) == 1
     assert host.run(f"cat {build.folder}/sources.txt.lacks").strip().endswith("gemm_t7executeEi")
+
+
+def test_of_the_real_source_all_is_listed_that_a_real_release_links(tmp_path: Path) -> None:
+    with tarfile.open(onednn.archive()) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (tree,) = tmp_path.iterdir()
+    found = run_module("onednn_sources", path=str(tree), dest=str(tmp_path / "list"))
+    listed = set((tmp_path / "list").read_text(encoding="utf-8").split())
+    # Seen in the link of vLLM 0.32.0's library, g++ 14.
+    linked = set((EXPECTED / "onednn-3.7.2-linked.txt").read_text(encoding="utf-8").split())
+    assert linked - listed == set()
+    assert len(linked) <= found["count"] <= 1.1 * len(linked)
+    assert found["total"] > 400
+    assert not [name for name in listed if "convolution" in name and not name.endswith(("_list.cpp", "_pd.cpp"))]
