@@ -221,7 +221,7 @@ def tiers() -> list[Tier]:
         for other in OTHER_IMAGES.get(name, ()):
             tier = f"molecule:{name}@{other.rpartition(':')[2]}"
             found.append(Tier(tier, partial(molecule_on, name, other), hosts=True))
-    found.append(Tier("overhead", overhead, hosts=True))
+    found.append(Tier("overhead", overhead, hosts=True, full=True))
     return [*found, Tier("full", full_tests, full=True), Tier("sanity", sanity_tests, full=True)]
 
 
