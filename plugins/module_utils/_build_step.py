@@ -15,7 +15,23 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._build_host import B
 from ansible_collections.cpufleet.vllm.plugins.module_utils._build_unit import retry_jobs
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 
-__all__ = ("step",)
+__all__ = ("ARGUMENTS", "step")
+
+# What every module that builds takes.
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "identity": {"type": "str", "required": True},
+    "source": {"type": "path", "required": True},
+    "folder": {"type": "path", "required": True},
+    "dest": {"type": "path", "required": True},
+    "environment": {"type": "dict", "default": {}},
+    "manifest": {"type": "dict", "default": {}},
+    "ccache_dir": {"type": "path", "default": ""},
+    "ccache_size": {"type": "str", "default": "2G"},
+    "memory_max": {"type": "str", "default": ""},
+    "attached": {"type": "bool", "default": False},
+    "wait": {"type": "int", "default": 0},
+    "progress_interval": {"type": "int", "default": 30},
+}
 
 
 def failed(build: Build, failure: Failure) -> CpufleetError:

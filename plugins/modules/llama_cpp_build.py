@@ -126,7 +126,7 @@ build:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.cpufleet.vllm.plugins.module_utils._build_step import step
+from ansible_collections.cpufleet.vllm.plugins.module_utils._build_step import ARGUMENTS, step
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._llama_cpp_build import ServerBuild
 
@@ -135,25 +135,13 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "identity": {"type": "str", "required": True},
-            "source": {"type": "path", "required": True},
-            "folder": {"type": "path", "required": True},
-            "dest": {"type": "path", "required": True},
+            **ARGUMENTS,
             "options": {"type": "dict", "default": {}},
-            "environment": {"type": "dict", "default": {}},
-            "manifest": {"type": "dict", "default": {}},
-            "ccache_dir": {"type": "path", "default": ""},
-            "ccache_size": {"type": "str", "default": "2G"},
-            "memory_max": {"type": "str", "default": ""},
-            "attached": {"type": "bool", "default": False},
-            "wait": {"type": "int", "default": 0},
-            "progress_interval": {"type": "int", "default": 30},
         },
         supports_check_mode=True,
     )
     try:
-        build = ServerBuild(module.params, module.run_command)
-        changed, state = step(build, module.params, module.check_mode)
+        changed, state = step(ServerBuild(module.params, module.run_command), module.params, module.check_mode)
     except CpufleetError as error:
         module.fail_json(msg=str(error), **error.details)
     after = f"{module.params['identity']}\n"

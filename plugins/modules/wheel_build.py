@@ -143,7 +143,7 @@ build:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._build_host import Build
-from ansible_collections.cpufleet.vllm.plugins.module_utils._build_step import step
+from ansible_collections.cpufleet.vllm.plugins.module_utils._build_step import ARGUMENTS, step
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 
 
@@ -151,21 +151,10 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "identity": {"type": "str", "required": True},
-            "source": {"type": "path", "required": True},
-            "folder": {"type": "path", "required": True},
-            "dest": {"type": "path", "required": True},
+            **ARGUMENTS,
             "python": {"type": "path", "required": True},
             "abi3": {"type": "bool", "default": False},
             "uv": {"type": "path", "required": True},
-            "environment": {"type": "dict", "default": {}},
-            "manifest": {"type": "dict", "default": {}},
-            "ccache_dir": {"type": "path", "default": ""},
-            "ccache_size": {"type": "str", "default": "2G"},
-            "memory_max": {"type": "str", "default": ""},
-            "attached": {"type": "bool", "default": False},
-            "wait": {"type": "int", "default": 0},
-            "progress_interval": {"type": "int", "default": 30},
         },
         supports_check_mode=True,
     )
