@@ -5,7 +5,8 @@
 """Counts the bytes of files that a play moves between the controller and each host, module payloads apart.
 
 Ansible names each file with -vvv just before it moves it. What it sends may be a temporary file that is gone soon
-after, so its size is read as the line comes.
+after, so its size is read as the line comes. What the controller writes on itself goes nowhere and is not counted:
+such a file is often gone before its line is read.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 SENT = re.compile(r"^<([^>]+)> PUT (.+) TO (.+)$")
 FETCHED = re.compile(r"^<([^>]+)> FETCH (.+) TO (.+)$")
 PAYLOAD = re.compile(r"/AnsiballZ_\w+\.py$")
+CONTROLLER = ("localhost", "127.0.0.1")
 
 
 @dataclass
@@ -34,6 +36,8 @@ class Transfers:
     def read(self, line: str) -> None:
         """Count what ``line`` says."""
         sent, fetched = SENT.match(line), FETCHED.match(line)
+        if sent and sent[1] in CONTROLLER:
+            return
         if sent and not PAYLOAD.search(sent[3]):
             try:
                 self.sent.setdefault(sent[1], []).append((sent[2], Path(sent[2]).stat().st_size))

@@ -41,6 +41,13 @@ def test_file_that_is_gone_is_not_counted_as_nothing(tmp_path: Path) -> None:
     assert transfers.unseen == [f"<a> PUT {tmp_path / 'gone'} TO /x"]
 
 
+def test_what_the_controller_writes_on_itself_is_not_counted(tmp_path: Path) -> None:
+    transfers = Transfers()
+    transfers.read(f"<localhost> PUT {tmp_path / 'gone'} TO /root/.ansible/tmp/ansible-tmp-1-2-3/.source.json")
+    transfers.read(f"<localhost> PUT {__file__} TO /x")
+    assert transfers.table() == {"sent": {}, "unseen": []}
+
+
 def test_a_play_is_counted_and_logged(tmp_path: Path) -> None:
     script = f"import sys; print('<a> PUT {__file__} TO /x'); print(sys.argv[1:], file=sys.stderr); sys.exit(3)"
     play = CountedPlay([sys.executable, "-c", script, "site.yml"], tmp_path / "log", env={**os.environ})
