@@ -29,7 +29,7 @@ OTHER_IMAGES = {"swap": ("cpufleet/debian:13",), "toolchain": ("cpufleet/debian:
 MORE_IMAGES = {"fleet": ("cpufleet/debian:12", "cpufleet/debian:13")}
 HOST_PROGRAMS = ("roles/model_serve/files/cpufleet_doctor.py", "roles/model_serve/files/cpufleet_watchdog.py")
 # Scenarios whose compile alone is longer than what CI allows.
-FULL_SCENARIOS = ("llama_cpp",)
+FULL_SCENARIOS = ("full_build", "llama_cpp")
 MYPY_TARGETS = ("scripts/lib", "scripts/make_models.py", *HOST_PROGRAMS)
 MYPY_PACKAGES = ("module_utils", "modules")
 COLLECTION = "ansible_collections.cpufleet.vllm.plugins"
