@@ -8,6 +8,8 @@
 ``smollm2-gguf``  the same with 4 bits, as that package carries it.
 ``tiny-qwen2``    seeded random weights in the real architecture, the same bytes on every machine; for exactness.
 
+By name only, for measurements: random weights in the shapes of real models, ``qwen2-0.5b`` and larger.
+
 They are kept in $CPUFLEET_CACHE/models (default ~/.cache/cpufleet/models). ``--reference`` also writes what
 transformers answers in float32 to MODEL.reference.json beside each.
 """
@@ -32,8 +34,11 @@ sys.path.insert(0, str(REPOSITORY))
 from scripts.lib import bench, tiny_qwen2, venvs, weights  # noqa: E402 - the path above comes first
 
 MODELS = ("smollm2", "smollm2-gguf", "tiny-qwen2")
-SHARED = ("lib/bpe.py", "lib/weights.py")
+# What lib/real_shapes.py writes.
+QWEN2_SHAPES = tuple(f"qwen2-{size}{packed}" for size in ("0.5b", "1.5b", "7b") for packed in ("", "-awq", "-q4_0"))
+SHAPES = (*QWEN2_SHAPES, "granite-moe-1b")
 SOURCES = {
+    **dict.fromkeys(SHAPES, ("lib/real_shapes.py", "lib/bpe.py", "lib/weights.py", "requirements/models.txt")),
     "smollm2": (
         "lib/smollm2.py",
         "lib/bpe.py",
@@ -75,8 +80,9 @@ def write(name: str, folder: Path) -> None:
         tiny_qwen2.make(folder, (REPOSITORY / "LICENSE").read_text(encoding="utf-8"))
         return
     python = venvs.models(bench.cache())
+    program = ["real_shapes", name] if name in SHAPES else [name.replace("-", "_")]
     subprocess.run(
-        [str(python), "-m", f"scripts.lib.{name.replace('-', '_')}", str(folder)], cwd=REPOSITORY, check=True
+        [str(python), "-m", f"scripts.lib.{program[0]}", *program[1:], str(folder)], cwd=REPOSITORY, check=True
     )
 
 
@@ -123,13 +129,14 @@ def make_reference(name: str, models: Path) -> Path:
 def main(arguments: list[str]) -> int:
     """Make the models asked for (default: all) and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"one of {', '.join(MODELS)}; default: all")
+    named = f"one of {', '.join((*MODELS, *SHAPES))}; default: {', '.join(MODELS)}"
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=named)
     parser.add_argument("--reference", action="store_true", help="also write what transformers answers")
     parser.add_argument("--into", type=Path, default=None, help="another folder than the cache's")
     options = parser.parse_args(arguments)
-    unknown = sorted(set(options.models) - set(MODELS))
+    unknown = sorted(set(options.models) - {*MODELS, *SHAPES})
     if unknown:
-        parser.error(f"unknown model {', '.join(unknown)}; known are {', '.join(MODELS)}")
+        parser.error(f"unknown model {', '.join(unknown)}; known are {', '.join((*MODELS, *SHAPES))}")
     models = options.into or bench.cache() / "models"
     models.mkdir(parents=True, exist_ok=True)
     for name in options.models or MODELS:

@@ -59,4 +59,8 @@ def write_json(path: Path, document: Any) -> None:
 
 def digests(folder: Path) -> dict[str, str]:
     """Return the sha256 of every file in ``folder``."""
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.iterdir())}
+    found = {}
+    for file in sorted(folder.iterdir()):
+        with file.open("rb") as stream:
+            found[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return found
