@@ -18,9 +18,18 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import Cpufl
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import backup_file, read_bytes, read_text, write_all
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ansible_collections.cpufleet.vllm.plugins.module_utils._edits import Outcome
 
-__all__ = ("Tree", "carry_out", "open_tree")
+__all__ = ("ARGUMENTS", "Tree", "carry_out", "edit", "open_tree")
+
+# As plugins/doc_fragments/edits.py describes them.
+ARGUMENTS: dict[str, Any] = {
+    "path": {"type": "path", "required": True},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "backup": {"type": "bool", "default": False},
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,13 @@ def open_tree(path: str) -> Tree:
         )
     is_source = os.path.isfile(os.path.join(full, "setup.py"))
     return Tree(full, None if is_source else _installed_version(full))
+
+
+def edit(module: Any, plan: Callable[[Tree, bool], Outcome]) -> dict[str, Any]:
+    """Make the edit that ``plan`` plans for the module's tree, told whether it is wanted; return the results."""
+    tree = open_tree(module.params["path"])
+    outcome = plan(tree, module.params["state"] == "present")
+    return carry_out(tree, outcome, check=module.check_mode, backup=module.params["backup"])
 
 
 def carry_out(tree: Tree, outcome: Outcome, *, check: bool, backup: bool) -> dict[str, Any]:

@@ -17,6 +17,7 @@ description:
   - A lock that was resolved from the same request is kept as it is, also when newer packages have been published since.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
+  - cpufleet.vllm.options.packages
 options:
   dest:
     description: The lock file.
@@ -51,16 +52,6 @@ options:
     default: ""
   undated:
     description: Names of packages that come from an index without upload times.
-    type: list
-    elements: str
-    default: []
-  find_links:
-    description: Folders or pages with wheels.
-    type: list
-    elements: str
-    default: []
-  index_urls:
-    description: Package indexes beside the default one.
     type: list
     elements: str
     default: []

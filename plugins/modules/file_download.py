@@ -18,6 +18,7 @@ description:
   - M(ansible.builtin.get_url) starts anew after a cut and knows one address only.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
+  - cpufleet.vllm.options.download
 attributes:
   diff_mode:
     support: none
@@ -37,10 +38,6 @@ options:
     description: The file to make. One with another digest is replaced.
     type: path
     required: true
-  timeout:
-    description: Seconds without a byte after which a download is tried again.
-    type: int
-    default: 60
 """
 
 EXAMPLES = r"""

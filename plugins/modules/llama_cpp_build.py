@@ -21,6 +21,7 @@ description:
   - An action plugin on the controller prints one line of progress every O(progress_interval) seconds.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
+  - cpufleet.vllm.options.build
 attributes:
   diff_mode:
     support: full
@@ -47,38 +48,6 @@ options:
     description: Options of CMake by name.
     type: dict
     default: {}
-  environment:
-    description: Environment variables of the build, such as E(CC), E(CXX) and C(MAX_JOBS).
-    type: dict
-    default: {}
-  manifest:
-    description: What else goes into the manifest.
-    type: dict
-    default: {}
-  ccache_dir:
-    description: The folder of the compiler cache; empty for none. It is used where C(ccache) is there.
-    type: path
-    default: ""
-  ccache_size:
-    description: How large the compiler cache may become, as ccache spells it.
-    type: str
-    default: 2G
-  memory_max:
-    description: The memory that the build may take, as systemd spells it, such as V(6G); empty for no limit of its own.
-    type: str
-    default: ""
-  attached:
-    description: Set by the action plugin on every call after the first; a failure is then reported, not started again.
-    type: bool
-    default: false
-  wait:
-    description: Set by the action plugin; the seconds to wait for the end of the build before its state is told.
-    type: int
-    default: 0
-  progress_interval:
-    description: Seconds between two lines of progress.
-    type: int
-    default: 30
 seealso:
   - module: cpufleet.vllm.wheel_build
 """

@@ -18,34 +18,14 @@ description:
   - A file becomes visible under its name when it is whole and verified. One with another digest is fetched again.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
+  - cpufleet.vllm.options.model_files
+  - cpufleet.vllm.options.download
 attributes:
   diff_mode:
     support: none
     details:
       - The digests say everything.
 options:
-  path:
-    description: The folder of the model, made when it is missing.
-    type: path
-    required: true
-  files:
-    description: The manifest, as RV(cpufleet.vllm.model_lookup#module:model.files).
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      name:
-        description: Name relative to O(path).
-        type: str
-        required: true
-      size:
-        description: Size in bytes.
-        type: int
-        required: true
-      sha256:
-        description: Digest.
-        type: str
-        required: true
   urls:
     description: The addresses of each file, as RV(cpufleet.vllm.model_lookup#module:model.urls).
     type: dict
@@ -61,18 +41,10 @@ options:
         and is written to no file.
     type: str
     default: ""
-  memory:
-    description: A file outside O(path) that remembers digests, for M(cpufleet.vllm.model_store).
-    type: path
-    required: true
   workers:
     description: How many files are downloaded at the same time. V(0) is one on a host with one or two CPUs, else two.
     type: int
     default: 0
-  timeout:
-    description: Seconds without a byte after which a download is tried again.
-    type: int
-    default: 60
 """
 
 EXAMPLES = r"""

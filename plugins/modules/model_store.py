@@ -17,42 +17,17 @@ description:
   - Digests of files that did not change since the last call are remembered in O(memory).
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
+  - cpufleet.vllm.options.model_files
 attributes:
   diff_mode:
     support: none
     details:
       - The missing files are returned.
 options:
-  path:
-    description: The folder.
-    type: path
-    required: true
-  files:
-    description: The manifest, as RV(cpufleet.vllm.model_info#module:model.files).
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      name:
-        description: Name relative to O(path).
-        type: str
-        required: true
-      size:
-        description: Size in bytes.
-        type: int
-        required: true
-      sha256:
-        description: Digest.
-        type: str
-        required: true
   complete:
     description: Whether to fail when anything is missing or differs.
     type: bool
     default: false
-  memory:
-    description: A file outside O(path) that remembers digests.
-    type: path
-    required: true
 """
 
 EXAMPLES = r"""

@@ -27,28 +27,10 @@ notes:
   - The edit selects the platform. It does not bring the CPU kernels, which have to be in the build.
   - Releases from 0.17 warn that they do not know E(VLLM_CPU_ONLY). The warning is harmless, unless vLLM is started with
     C(--fail-on-environ-validation).
-  - A file that is a symbolic link is edited where it points to, and the link stays a link.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
+  - cpufleet.vllm.options.edits
 options:
-  path:
-    description:
-      - The root of a vLLM source tree, or the C(vllm) folder of an installed package.
-    type: path
-    required: true
-  state:
-    description:
-      - Whether the edit is to be in place.
-    type: str
-    choices:
-      - present
-      - absent
-    default: present
-  backup:
-    description:
-      - Keep a copy of each file beside it before it is changed.
-    type: bool
-    default: false
   force:
     description:
       - Make the edit also where it is not needed, that is where the installed version already says C(cpu), or where
@@ -116,25 +98,17 @@ backup_files:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_platform import plan_platform
-from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_run import carry_out, open_tree
+from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_run import ARGUMENTS, edit
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "path": {"type": "path", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "backup": {"type": "bool", "default": False},
-            "force": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
+        argument_spec={**ARGUMENTS, "force": {"type": "bool", "default": False}}, supports_check_mode=True
     )
+    force = module.params["force"]
     try:
-        tree = open_tree(module.params["path"])
-        wanted = module.params["state"] == "present"
-        outcome = plan_platform(tree.read, tree.version, wanted=wanted, force=module.params["force"])
-        result = carry_out(tree, outcome, check=module.check_mode, backup=module.params["backup"])
+        result = edit(module, lambda tree, wanted: plan_platform(tree.read, tree.version, wanted=wanted, force=force))
     except CpufleetError as error:
         module.fail_json(msg=str(error), **error.details)
     module.exit_json(**result)

@@ -18,6 +18,7 @@ description:
   - An environment whose interpreter does not run, or whose recorded inputs differ, is made anew.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
+  - cpufleet.vllm.options.packages
 attributes:
   diff_mode:
     support: full
@@ -49,16 +50,6 @@ options:
     type: path
   only:
     description: Install only these packages of O(lock).
-    type: list
-    elements: str
-    default: []
-  find_links:
-    description: Folders or pages with wheels.
-    type: list
-    elements: str
-    default: []
-  index_urls:
-    description: Package indexes beside the default one.
     type: list
     elements: str
     default: []

@@ -27,6 +27,8 @@ description:
     commit.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
+  - cpufleet.vllm.options.release
+  - cpufleet.vllm.options.download
 attributes:
   check_mode:
     support: partial
@@ -70,13 +72,6 @@ options:
       - Needed for an archive that is downloaded.
     type: str
     default: ""
-  indexes:
-    description:
-      - Package indexes to ask before the one that uv is configured with, in this order.
-      - One that lacks the release or gives no upload time is passed over.
-    type: list
-    elements: str
-    default: []
   urls:
     description:
       - The addresses of the archive, in the order of asking. One that fails or serves other bytes is passed over.
@@ -102,13 +97,6 @@ options:
     description: What git is to put in place of the beginning of an address, as C(insteadOf) does.
     type: dict
     default: {}
-  uv:
-    description: The uv command; when not given, the one beside Ansible's Python, then the one on E(PATH).
-    type: path
-  timeout:
-    description: Seconds without a byte after which a download is tried again.
-    type: int
-    default: 60
 """
 
 EXAMPLES = r"""

@@ -21,7 +21,8 @@ description:
   - A file that does not look as expected is a failure that names the file and the anchor, and nothing is written. All
     files are checked before the first is written; where a later one cannot be written, the earlier ones are put back.
   - Every edit stands between two comments and carries what it replaced, so that O(state=absent) gives back the
-    original, byte for byte, without a backup.
+    original, byte for byte, without a backup. What is named by O(fixes) and O(isa) is taken out then; everything where
+    neither is given.
 notes:
   - The fixes are C(slot-mapping-arguments), for 0.32.0, whose engine dies on the first request where Triton for CPUs is
     not installed, C(mla-bfloat16-fallback), for 0.16.0, which does not compile where AVX512-BF16 is off,
@@ -29,24 +30,10 @@ notes:
     C(torch-cpu-questions), for 0.9.2 to 0.18.1, which do not start with such a torch, and C(prefill-without-extension),
     for 0.10.0 to 0.11.0, which die on the first request where Intel's extension for torch is missing.
   - A fix of C++ code in an installed package has no effect, and is not made there.
-  - A file that is a symbolic link is edited where it points to, and the link stays a link.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
+  - cpufleet.vllm.options.edits
 options:
-  path:
-    description:
-      - The root of a vLLM source tree, or the C(vllm) folder of an installed package.
-    type: path
-    required: true
-  state:
-    description:
-      - Whether the edits are to be in place.
-      - With V(absent), what is named by O(fixes) and O(isa) is taken out; everything where neither is given.
-    type: str
-    choices:
-      - present
-      - absent
-    default: present
   fixes:
     description:
       - Names of the fixes. Without this option, all that the tree needs; with an empty list, none.
@@ -65,11 +52,6 @@ options:
       - amx
       - neon
       - neon_bf16
-  backup:
-    description:
-      - Keep a copy of each file beside it before it is changed.
-    type: bool
-    default: false
 seealso:
   - module: cpufleet.vllm.platform_patch
   - module: cpufleet.vllm.config_patch
@@ -153,7 +135,7 @@ backup_files:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_isa import CLASSES
-from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_run import carry_out, open_tree
+from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_run import ARGUMENTS, carry_out, open_tree
 from ansible_collections.cpufleet.vllm.plugins.module_utils._edits_source import plan_source
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 
@@ -161,11 +143,9 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import Cpufl
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "path": {"type": "path", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            **ARGUMENTS,
             "fixes": {"type": "list", "elements": "str"},
             "isa": {"type": "list", "elements": "str", "choices": list(CLASSES)},
-            "backup": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )

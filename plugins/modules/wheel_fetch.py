@@ -23,6 +23,8 @@ description:
   - Downloads are resumed and verified. Runs on the controller. What is in the store is used without asking again.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
+  - cpufleet.vllm.options.release
+  - cpufleet.vllm.options.download
 attributes:
   check_mode:
     support: partial
@@ -87,20 +89,6 @@ options:
     description: The version of torch that the wheel will run with, or V(auto) for its own.
     type: str
     default: auto
-  indexes:
-    description:
-      - Package indexes to ask before the one that uv is configured with, in this order.
-      - One that lacks the wheel or gives no upload time is passed over.
-    type: list
-    elements: str
-    default: []
-  uv:
-    description: The uv command; when not given, the one beside Ansible's Python, then the one on E(PATH).
-    type: path
-  timeout:
-    description: Seconds without a byte after which a download is tried again.
-    type: int
-    default: 60
 """
 
 EXAMPLES = r"""

@@ -22,6 +22,7 @@ from tests.support.run_module import PACKAGE
 MODULES = sorted(
     path.stem for path in (Path(__file__).parents[2] / "plugins" / "modules").glob("*.py") if path.stem != "__init__"
 )
+FRAGMENTS = "ansible_collections.cpufleet.vllm.plugins.doc_fragments"
 RULES = ("mutually_exclusive", "required_together", "required_one_of", "required_if", "required_by")
 # Values for arguments that an example takes from a variable.
 STAND_INS: dict[str, Any] = {"list": [], "dict": {}, "int": 1, "float": 1.0, "bool": True}
@@ -29,6 +30,19 @@ STAND_INS: dict[str, Any] = {"list": [], "dict": {}, "int": 1, "float": 1.0, "bo
 
 def load(name: str) -> Any:
     return importlib.import_module(f"{PACKAGE}.{name}")
+
+
+def documented(name: str) -> dict[str, Any]:
+    """Return a module's documentation with the options of the fragments that it extends."""
+    found: dict[str, Any] = yaml.safe_load(load(name).DOCUMENTATION)
+    options: dict[str, Any] = {}
+    for fragment in found["extends_documentation_fragment"]:
+        file, _dot, section = fragment.removeprefix("cpufleet.vllm.").partition(".")
+        text = getattr(
+            importlib.import_module(f"{FRAGMENTS}.{file}").ModuleDocFragment, (section or "documentation").upper()
+        )
+        options.update(yaml.safe_load(text).get("options") or {})
+    return {**found, "options": {**options, **(found.get("options") or {})}}
 
 
 class _Declared(Exception):  # noqa: N818 - it is no error
@@ -104,7 +118,7 @@ def test_every_module_supports_check_mode(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_documented_options_are_the_ones_that_are_taken(name: str) -> None:
-    documentation = yaml.safe_load(load(name).DOCUMENTATION)
+    documentation = documented(name)
     assert documentation["module"] == name
     assert as_documented(documentation["options"]) == as_taken(declaration(name)["argument_spec"])
 
@@ -115,7 +129,7 @@ def test_every_option_says_what_it_is(name: str) -> None:
         below = [word for option in options.values() for word in undescribed(option.get("suboptions") or {})]
         return below + [key for key, option in options.items() if not option.get("description")]
 
-    assert undescribed(yaml.safe_load(load(name).DOCUMENTATION)["options"]) == []
+    assert undescribed(documented(name)["options"]) == []
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -134,10 +148,10 @@ def test_every_example_is_a_task_that_the_module_takes(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_what_is_returned_is_documented(name: str) -> None:
-    documented = yaml.safe_load(load(name).RETURN)
-    assert all({"description", "returned", "type"} <= set(entry) for entry in documented.values())
+    returned = yaml.safe_load(load(name).RETURN)
+    assert all({"description", "returned", "type"} <= set(entry) for entry in returned.values())
     calls = exits(name)
     named = {keyword.arg for call in calls for keyword in call.keywords if keyword.arg}
-    assert named - {"changed", "diff"} <= set(documented)
+    assert named - {"changed", "diff"} <= set(returned)
     if all(keyword.arg for call in calls for keyword in call.keywords):
-        assert set(documented) <= named
+        assert set(returned) <= named
