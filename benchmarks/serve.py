@@ -161,19 +161,21 @@ def rate(found: dict[str, Any], streams: int) -> float:
     return float(found["streams"][str(streams)]["tokens_per_s"]["median"])
 
 
+def verdict(good: bool, text: str) -> str:
+    """Return the sentence about a limit."""
+    return text if good else f"MISSED: {text}"
+
+
 def judge(found: dict[str, Any], version: str) -> list[str]:
-    """Return the sentences about the limits; those that are missed begin with "MISSED"."""
+    """Return the sentences about the limits."""
     told = []
     own, other = found.get(ROWS[0].name), found.get(UPSTREAM)
     if own and other:
         first = own["streams"]["1"]["ttft_s"]["median"] / other["streams"]["1"]["ttft_s"]["median"]
         decode, ready = rate(own, 1) / rate(other, 1), own["ready_s"]["median"] / other["ready_s"]["median"]
-        for name, value, good in (
-            (f"decode {decode:.2f} of upstream's, at least {DECODE}", decode, decode >= DECODE),
-            (f"first token {first:.2f} of upstream's, at most {FIRST}", first, first <= FIRST),
-            (f"time to ready {ready:.2f} of upstream's, at most {READY}", ready, ready <= READY),
-        ):
-            told.append(f"{'' if good else 'MISSED: '}{name}" if value else name)
+        told.append(verdict(decode >= DECODE, f"decode {decode:.2f} of upstream's, at least {DECODE}"))
+        told.append(verdict(first <= FIRST, f"first token {first:.2f} of upstream's, at most {FIRST}"))
+        told.append(verdict(ready <= READY, f"time to ready {ready:.2f} of upstream's, at most {READY}"))
     for shape in sorted({row.shape for row in ROWS}):
         rows = [row for row in ROWS if row.shape == shape and row.name in found]
         for streams in STREAMS:
@@ -191,11 +193,8 @@ def fastest(found: dict[str, Any], version: str, rows: list[Row], streams: int) 
     }
     chosen = chosen_engine(version, rows[0].shape, streams)
     best = max(by_engine.values())
-    good = by_engine[chosen] >= AUTO * best
-    text = (
-        f"{rows[0].shape}, {streams} stream(s): auto takes {chosen} with {by_engine[chosen]:.1f} of {best:.1f} tokens/s"
-    )
-    return [text if good else f"MISSED: {text}"]
+    took = f"auto takes {chosen} with {by_engine[chosen]:.1f} of {best:.1f} tokens/s"
+    return [verdict(by_engine[chosen] >= AUTO * best, f"{rows[0].shape}, {streams} stream(s): {took}")]
 
 
 def chosen_engine(version: str, shape: str, streams: int) -> str:
