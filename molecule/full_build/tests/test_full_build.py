@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.support.plays import platform_of
 
 ROOT = "/opt/vllm"
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -60,13 +60,7 @@ def test_it_was_compiled_here_with_the_edits_that_it_needs(host: Any, answer: di
 
 
 def test_it_detects_a_cpu_and_loads_the_library_of_its_class_alone(host: Any, answer: dict[str, Any]) -> None:
-    command = [str(Path(sys.executable).parent / "ansible"), host.backend.host, "-i", str(MOLECULE / "inventory")]
-    command += ["--become", "-m", "cpufleet.vllm.platform_info"]
-    command += ["-a", f"python={ROOT}/releases/{answer['release']}/venv/bin/python"]
-    environment = {**os.environ, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    platform = json.loads(done.stdout[done.stdout.index("{") :])["platform"]
+    platform = platform_of(host.backend.host, answer["release"], MOLECULE / "inventory")
     (isa,) = wheel_of(host, answer)["isa"]
     assert (platform["class"], platform["device_type"], platform["causes"]) == ("CpuPlatform", "cpu", [])
     assert platform["kernels"]["loaded"] == [LIBRARIES.get(isa, "_C.abi3.so")]
