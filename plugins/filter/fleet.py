@@ -16,7 +16,7 @@ from ansible_collections.cpufleet.vllm.plugins.plugin_utils._guard import guarde
 
 def with_basis(here: Situation, plan: dict[str, Any]) -> dict[str, Any]:
     """Return the plan, and with it what it was decided from."""
-    return {**plan, "basis": plan_basis(here.host, here.archive, here.model, here.wishes)}
+    return {**plan, "basis": plan_basis(here.host, here.archive, here.model, here.wishes, here.instances)}
 
 
 def plan_fleet(

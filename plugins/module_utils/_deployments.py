@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ("SERVED", "Deployment", "Surplus", "before", "next_served", "read_served", "surplus")
+__all__ = ("INSTANCES", "SERVED", "Deployment", "Surplus", "before", "next_served", "read_served", "surplus", "without")
 
 # Below the root: the deployments that served, oldest first, each once.
 SERVED = "served.json"
+# Below the root: a folder for each of several services, with deployments and ``current`` of its own.
+INSTANCES = "instances"
 REMEMBERED = 20
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*$")
 MODEL = re.compile(r"[0-9a-f]{12}$")
@@ -81,18 +83,29 @@ def before(current: str, served: Sequence[str], deployments: Collection[Deployme
 
 
 def surplus(
-    deployments: Collection[Deployment], current: str, previous: str, named: Collection[str], keep: int
+    deployments: Collection[Deployment],
+    current: str,
+    previous: str,
+    named: Collection[str],
+    keep: int,
+    elsewhere: Collection[Deployment] = (),
 ) -> Surplus:
     """Return what is beyond the ``keep`` newest deployments; ``named`` are those that units on the host start.
 
-    The one that serves, the one before it and those that a unit starts stay, whatever ``keep`` says.
+    The one that serves, the one before it and those that a unit starts stay, whatever ``keep`` says. ``elsewhere`` are
+    the deployments of other services on the host, whose releases and models stay.
     """
     if keep < 1 or current not in {deployment.id for deployment in deployments}:
         return Surplus((), (), ())
     needed = {current, previous, *named}
     newest = sorted(deployments, key=lambda one: (one.id not in needed, -one.written, one.id))
     most = max(keep, sum(one.id in needed for one in deployments))
-    kept, gone = newest[:most], [one for one in newest[most:] if PLAIN.match(one.id)]
+    return without(newest[most:], [*newest[:most], *elsewhere])
+
+
+def without(removed: Collection[Deployment], kept: Collection[Deployment]) -> Surplus:
+    """Return what goes with the deployments ``removed`` when those that are ``kept`` shall still serve."""
+    gone = [one for one in removed if PLAIN.match(one.id)]
     releases = {one.release for one in gone} - {one.release for one in kept}
     models = {one.model for one in gone} - {one.model for one in kept}
     return Surplus(

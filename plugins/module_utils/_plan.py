@@ -20,9 +20,14 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import (
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_compiler import choose_compiler, limit_isa
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_given import given_wheel
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_instances import (
+    check_ports,
+    check_services,
+    plan_services,
+)
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_lock import choose_lock, lock_name
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
-from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_serve import NO_SERVICE, check_port, choose_memory
+from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_serve import NO_SERVICE
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_space import check_disk, choose_swap, disk_needs
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_types import Situation
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_wheel import (
@@ -31,7 +36,6 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_wheel import (
     choose_onednn,
     wheel_inputs,
 )
-from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_wishes import check_wishes
 
 __all__ = ("plan_host",)
 
@@ -47,7 +51,7 @@ def plan_host(here: Situation, wheel: dict[str, Any] | None = None) -> dict[str,
     host, source, wishes = here.host, here.source, here.wishes
     notes, building, given = Notes(), Notes(), wheel or {}
     if here.serves:
-        check_wishes(source, here.model, wishes, notes)
+        check_services(here, notes)
     chosen = choose_ground(host, source, wishes, notes)
     chosen["lock"] = {**chosen["lock"], "name": lock_name(here, chosen), "sha256": "", "resolve": True}
     build = plan_build(here, {**chosen, "isa": given.get("isa") or [chosen["isa_class"]]}, building)
@@ -63,10 +67,10 @@ def plan_host(here: Situation, wheel: dict[str, Any] | None = None) -> dict[str,
     jobs = choose_jobs(host, source, swap, wishes, notes) if builder else 0
     isa = loaded_class(chosen["isa_class"], taken["inputs"]["isa"])
     loading = {**host, "cpu": {**host["cpu"], "isa_class": isa}}
-    model = choose_memory(loading, source, here.model, wishes, notes) if here.serves else NO_SERVICE
+    services = plan_services(loading, here, notes) if here.serves else {"model": NO_SERVICE, "instances": {}}
     disk = check_disk(host, disk_needs(here, swap, taken), notes)
     if here.serves:
-        check_port(host, wishes, notes)
+        check_ports(here, notes)
     return {
         "version": source["version"],
         **build,
@@ -78,7 +82,7 @@ def plan_host(here: Situation, wheel: dict[str, Any] | None = None) -> dict[str,
         "jobs": jobs,
         "swap": swap,
         "disk": disk,
-        "model": model,
+        **services,
         "minutes": predict_minutes(source, jobs, not builder, here.state),
         "reasons": notes.reasons,
         "refused": notes.refused,

@@ -101,9 +101,20 @@ DECISIONS = (
 
 
 def plan_basis(
-    host: dict[str, Any], archive: dict[str, Any], model: dict[str, Any], wishes: dict[str, Any]
+    host: dict[str, Any],
+    archive: dict[str, Any],
+    model: dict[str, Any],
+    wishes: dict[str, Any],
+    instances: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what a plan was decided from, as far as a later run has to find it again."""
+    models = [f"{entry['model']['sha256']} ({name})" for name, entry in (instances or {}).items()]
+    own = {
+        f"model_serve_instances.{name}.{key}": str(value)
+        for name, entry in (instances or {}).items()
+        for key, value in sorted(entry["wishes"].items())
+        if key not in BY_DIGEST and value != wishes.get(key)
+    }
     return {
         "arch": host["arch"],
         "os": f"{host['os']['id']} {host['os']['version'].partition('.')[0]}".strip(),
@@ -111,8 +122,8 @@ def plan_basis(
         "memory_bytes": usable_memory(host),
         "disks": {path: disk["mount"] for path, disk in sorted(host["disks"].items())},
         "source_sha256": archive["sha256"],
-        "model_sha256": model["sha256"],
-        "wishes": {key: str(value) for key, value in sorted(wishes.items()) if key not in BY_DIGEST},
+        "model_sha256": ", ".join(models) if models else model["sha256"],
+        "wishes": {**{key: str(value) for key, value in sorted(wishes.items()) if key not in BY_DIGEST}, **own},
     }
 
 
@@ -132,6 +143,7 @@ def plan_match(fresh: dict[str, Any], written: str, name: str) -> dict[str, Any]
     if not differs:
         # What hangs on memory that is free just now stays as it was written.
         kept = {"jobs": planned["jobs"] if fresh["builder"] else 0, "model": planned["model"]}
+        kept["instances"] = planned.get("instances", {})
         swap = {**fresh["swap"], "size_bytes": planned["swap"]["size_bytes"]}
         return {**fresh, **kept, "swap": swap, "differs": []}
     text = (

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Collection
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_build import usable_memory
 from ansible_collections.cpufleet.vllm.plugins.module_utils._plan_notes import Notes
@@ -99,12 +99,15 @@ def refuse(plan: dict[str, Any], host: dict[str, Any], wishes: dict[str, Any], n
     return ""
 
 
-def check_port(host: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> None:
-    """Refuse where something other than our own service listens on the wished-for address."""
+def check_port(host: dict[str, Any], wishes: dict[str, Any], notes: Notes, leaving: Collection[str] = ()) -> None:
+    """Refuse where something other than our own service listens on the wished-for address.
+
+    ``leaving`` are units of ours that this run stops before.
+    """
     port, address = int(wishes["port"]), str(wishes["address"])
     for listener in host["listeners"]:
         same = listener["address"] in (address, *ANY_ADDRESS) or address in ANY_ADDRESS
-        if listener["port"] != port or not same or is_ours(listener, wishes):
+        if listener["port"] != port or not same or is_ours(listener, wishes, leaving):
             continue
         who = listener["process"] or listener["unit"] or f"a process of user {listener['user']}"
         pid = f" (pid {listener['pid']})" if listener["pid"] else ""
@@ -115,8 +118,8 @@ def check_port(host: dict[str, Any], wishes: dict[str, Any], notes: Notes) -> No
         )
 
 
-def is_ours(listener: dict[str, Any], wishes: dict[str, Any]) -> bool:
+def is_ours(listener: dict[str, Any], wishes: dict[str, Any], leaving: Collection[str]) -> bool:
     """Return whether the service itself listens; by its user where its unit cannot be seen."""
     if listener["pid"]:
-        return bool(listener["unit"] == wishes["unit"])
+        return bool(listener["unit"] == wishes["unit"] or listener["unit"] in leaving)
     return bool(listener["user"] == wishes["user"])

@@ -68,15 +68,22 @@ def auto_swap(host: dict[str, Any], source: dict[str, Any], there: dict[str, int
 
 def disk_needs(here: Situation, swap: dict[str, Any], wheel: dict[str, Any]) -> dict[str, int]:
     """Return the bytes that the run will add, by path; what is finished needs no more space."""
-    state, model, wishes, identity = here.state, here.model, here.wishes, wheel["identity"]
+    state, identity = here.state, wheel["identity"]
     installed = any(entry.get("wheel") == identity for entry in state.get("releases", {}).values())
-    stored = any(entry.get("model_sha256") == model["sha256"] for entry in state.get("deployments", {}).values())
-    there = stored or not here.serves or wishes["model_source"] == "host"
-    # What an interrupted run has brought already is gone on from.
-    begun = state.get("models", {}).get(model["sha256"][:12], 0)
-    copied = 0 if there else max(0, sum(entry["size"] for entry in model["files"]) - begun)
+    copied = {model["sha256"]: copied_bytes(here, model, wishes) for model, wishes in here.services.values()}
     work = (BUILD_BYTES if wheel["source"] == "build" else 0) + (0 if installed or not here.serves else INSTALL_BYTES)
-    return {str(wishes["root"]): work + copied, swap["path"]: swap["add_bytes"]}
+    return {str(here.wishes["root"]): work + sum(copied.values()), swap["path"]: swap["add_bytes"]}
+
+
+def copied_bytes(here: Situation, model: dict[str, Any], wishes: dict[str, Any]) -> int:
+    """Return what is still to be copied of a model."""
+    deployments = here.state.get("deployments", {}).values()
+    stored = any(entry.get("model_sha256") == model["sha256"] for entry in deployments)
+    if stored or not here.serves or wishes["model_source"] == "host":
+        return 0
+    # What an interrupted run has brought already is gone on from.
+    begun = int(here.state.get("models", {}).get(model["sha256"][:12], 0))
+    return max(0, sum(int(entry["size"]) for entry in model["files"]) - begun)
 
 
 def check_disk(host: dict[str, Any], needs: dict[str, int], notes: Notes) -> list[dict[str, Any]]:

@@ -25,13 +25,15 @@ TOO_FINE = 100
 
 def fleet_table(plans: dict[str, dict[str, Any]]) -> list[str]:
     """Return lines: one row a host, sorted by name, then what is forced, and what to change on impossible hosts."""
-    rows = [HEADINGS, *(row(name, plan) for name, plan in sorted(plans.items()))]
+    rows = [HEADINGS, *(cells for name, plan in sorted(plans.items()) for cells in rows_of(name, plan))]
     widths = [max(len(line[column]) for line in rows) for column in range(len(HEADINGS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
     for name, plan in sorted(plans.items()):
-        if plan["model"]["forced"]:
-            lines += wrapped(f"[WARNING] {name} is made to serve what does not fit: {plan['model']['forced']}")
+        lines += together(name, plan)
+        for service, model in services_of(name, plan).items():
+            if model["forced"]:
+                lines += wrapped(f"[WARNING] {service} is made to serve what does not fit: {model['forced']}")
     refused = {name: plan["refused"] for name, plan in sorted(plans.items()) if plan["refused"]}
     if refused:
         lines += ["", f"Impossible on {len(refused)} of {len(plans)} host(s):"]
@@ -44,6 +46,35 @@ def fleet_table(plans: dict[str, dict[str, Any]]) -> list[str]:
 def wrapped(text: str) -> list[str]:
     """Return ``text`` as lines for people."""
     return textwrap.wrap(text, WIDTH, subsequent_indent="    ", break_long_words=False)
+
+
+def services_of(name: str, plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the plans of the services of a host, each by the name that people know it by."""
+    instances = plan.get("instances")
+    if not instances:
+        return {name: plan["model"]}
+    return {f"{name} {instance}": entry["model"] for instance, entry in instances.items()}
+
+
+def together(name: str, plan: dict[str, Any]) -> list[str]:
+    """Return what several services of a host take, in words; nothing for one."""
+    instances = plan.get("instances")
+    if not instances:
+        return []
+    sizes = {key: entry["model"]["memory_max_bytes"] for key, entry in instances.items()}
+    told = [f"{key} on port {instances[key]['port']} {human(size)}" for key, size in sizes.items()]
+    return wrapped(f"{name}: memory for {', '.join(told)}: {human(sum(sizes.values()))} together")
+
+
+def rows_of(name: str, plan: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows of one host: its own, and one below it for each of several services."""
+    instances = plan.get("instances")
+    if not instances:
+        return [row(name, plan)]
+    blank = ("",) * (len(HEADINGS) - 5)
+    below = [(f"  {key}", *blank, *service(entry["model"]), "") for key, entry in instances.items()]
+    whole = row(name, {**plan, "model": {**plan["model"], "engine": ""}})
+    return [whole, *below]
 
 
 def wheel_from(plan: dict[str, Any]) -> str:

@@ -167,6 +167,8 @@ def memory_reason(chosen: Draft, place: Place) -> str:
     """Say what the memory limit is made of, and of how much."""
     memory = place.host["memory"]
     bound = f", bounded by {memory['limit_source']}" if memory.get("limit_bytes") and memory.get("limit_source") else ""
+    beside = " and ".join(memory.get("beside") or {})
+    bound += f", which is what {beside} leave" if beside else ""
     return (
         f"{human(chosen.needed)} of {human(place.total)}{bound}; {human(HOST_RESERVE)} stay with the system, "
         "and swap does not count"

@@ -40,9 +40,15 @@ def _why(refused: Draft, place: Place) -> Iterator[str]:
         yield (
             f"{refused.candidate.label} on {refused.engine} needs {human(refused.needed)} ({human(refused.weights)} "
             f"of weights, {human(refused.overhead)} for the engine, {human(refused.kv_bytes)} of KV cache for "
-            f"{requests} of {refused.context} tokens); this host has {human(place.total)}, of which "
-            f"{human(HOST_RESERVE)} stay with the system. Swap does not count for serving."
+            f"{requests} of {refused.context} tokens); this host has {_had(place)}. Swap does not count for serving."
         )
+
+
+def _had(place: Place) -> str:
+    beside: dict[str, int] = place.host["memory"].get("beside") or {}
+    others = "".join(f" and {human(size)} go to {name}" for name, size in beside.items())
+    whole = place.total + sum(beside.values())
+    return f"{human(whole)}, of which {human(HOST_RESERVE)} stay with the system{others}"
 
 
 def _instead(found: list[dict[str, Any]]) -> str:

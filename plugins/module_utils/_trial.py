@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
@@ -23,7 +24,7 @@ FIRST_TO_GO = 500
 
 @dataclass(frozen=True)
 class Room:
-    """Bytes: the limit of the new one, what the old one may still grow by, and what is available now."""
+    """Bytes: the limit of the new one, what those that serve may still grow by, and what is available now."""
 
     need: int
     growth: int
@@ -48,12 +49,17 @@ def memory_limit(unit: str) -> int:
     return int(found[-1]) if found else 0
 
 
-def room(unit: str, shown: str, available: int) -> Room:
-    """Return the room for ``unit`` beside the service of which ``systemctl show`` printed ``shown``."""
+def room(unit: str, shown: str, available: int, others: Sequence[str] = ()) -> Room:
+    """Return the room for ``unit`` beside the services of which ``systemctl show`` printed ``shown`` and ``others``."""
+    return Room(memory_limit(unit), sum(map(growth, (shown, *others))), available)
+
+
+def growth(shown: str) -> int:
+    """Return what the service of which ``systemctl show`` printed ``shown`` may still grow by, 0 where nobody knows."""
     values = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     limit, used = (values.get(name, "") for name in ("MemoryMax", "MemoryCurrent"))
     known = limit.isdigit() and used.isdigit() and int(limit) < 1 << 60 and int(used) < 1 << 60
-    return Room(memory_limit(unit), max(0, int(limit) - int(used)) if known else 0, available)
+    return max(0, int(limit) - int(used)) if known else 0
 
 
 def trial_unit(unit: str, port: int) -> str:

@@ -18,6 +18,7 @@ description:
   - A release and the copy of a model go when only deployments that go were made of them. Wheels and locks stay, which
     spare a build.
   - Only what manifests below O(root) name is removed. A model that is served in place stays where it is.
+  - What the instances below C(instances) of the installation need is kept, too, when it is not O(root) itself.
   - Nothing is removed while a switch of deployments is unfinished.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
@@ -30,12 +31,21 @@ options:
     description: How many deployments to keep; V(0) keeps all.
     type: int
     default: 5
+  retired:
+    description: Whether O(root) is an instance that serves no more. All its deployments go, and O(root) itself.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
 - name: Keep the three newest deployments
   cpufleet.vllm.deployment_prune:
     keep: 3
+
+- name: Remove an instance whose units are gone
+  cpufleet.vllm.deployment_prune:
+    root: /opt/vllm/instances/chat
+    retired: true
 """
 
 RETURN = r"""
@@ -62,12 +72,14 @@ import shutil
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._deployments import (
+    INSTANCES,
     SERVED,
     Deployment,
     Surplus,
     before,
     read_served,
     surplus,
+    without,
 )
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._io import read_json, read_text
@@ -97,15 +109,27 @@ def named_by_units(root: str) -> set[str]:
     return found
 
 
-def decide(root: str, keep: int) -> Surplus:
+def read_elsewhere(root: str) -> list[Deployment]:
+    """Return the deployments of the other services on the host, which share releases and models with ``root``."""
+    whole = os.path.dirname(os.path.realpath(os.path.join(root, "releases")))
+    folder = os.path.join(whole, INSTANCES)
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    others = {whole, *(os.path.join(folder, name) for name in names)} - {os.path.realpath(root)}
+    return [one for other in sorted(others) for one in read_deployments(other)]
+
+
+def decide(root: str, keep: int, retired: bool) -> Surplus:
     """Return what to remove below ``root``."""
+    elsewhere = read_elsewhere(root)
+    if retired:
+        return without(read_deployments(root), elsewhere)
     link = os.path.join(root, "current")
     if os.path.exists(link + ".pending") or not os.path.islink(link):
         return Surplus((), (), ())
     current = os.path.basename(os.readlink(link))
     deployments = read_deployments(root)
     served = read_served(read_json(os.path.join(root, SERVED), default={}))
-    return surplus(deployments, current, before(current, served, deployments), named_by_units(root), keep)
+    return surplus(deployments, current, before(current, served, deployments), named_by_units(root), keep, elsewhere)
 
 
 def paths_of(root: str, found: Surplus) -> list[str]:
@@ -134,13 +158,20 @@ def remove(path: str) -> None:
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
-        argument_spec={"root": {"type": "path", "default": "/opt/vllm"}, "keep": {"type": "int", "default": 5}},
+        argument_spec={
+            "root": {"type": "path", "default": "/opt/vllm"},
+            "keep": {"type": "int", "default": 5},
+            "retired": {"type": "bool", "default": False},
+        },
         supports_check_mode=True,
     )
     root = module.params["root"]
     try:
-        found = decide(root, module.params["keep"])
-        paths = paths_of(root, found)
+        retired = module.params["retired"]
+        if retired and named_by_units(root):
+            raise CpufleetError(f"Units of this host start deployments below {root}", "Remove the units first")
+        found = decide(root, module.params["keep"], retired)
+        paths = paths_of(root, found) + ([root] if retired and os.path.isdir(root) else [])
         for path in [] if module.check_mode else paths:
             remove(path)
     except CpufleetError as error:

@@ -17,7 +17,7 @@ description:
     asked before it takes the place of what serves. It is not restarted when it ends, is the first to be ended when
     memory runs out, and is gone after a restart of the host.
   - It is started only where O(unit) runs, and where memory holds both. That is the MemoryMax of the new one, what the
-    running one may still grow by up to its own, and 512 MiB.
+    running one and O(others) may still grow by up to their own, and 512 MiB.
 extends_documentation_fragment:
   - cpufleet.vllm.attributes
 options:
@@ -32,6 +32,11 @@ options:
     description: The name of the service without its suffix.
     type: str
     default: vllm
+  others:
+    description: Further services of the host, without their suffix, whose memory is left to them.
+    type: list
+    elements: str
+    default: []
   state:
     description: Whether the trial is to run.
     type: str
@@ -111,8 +116,11 @@ class Trial:
         if self.module.check_mode and not os.path.exists(source):
             return self.result(reason="the deployment is not written yet")
         text = read_text(source)
-        shown = self.systemctl("show", self.serving, "--property=MemoryMax", "--property=MemoryCurrent")[1]
-        space = room(text, shown, parse_meminfo(read_text(MEMINFO)).available)
+        shown, *others = (
+            self.systemctl("show", f"{unit}.service", "--property=MemoryMax", "--property=MemoryCurrent")[1]
+            for unit in (self.module.params["unit"], *self.module.params["others"])
+        )
+        space = room(text, shown, parse_meminfo(read_text(MEMINFO)).available, others)
         if not space.fits:
             return self.result(reason=space.text())
         port = spare_port()
@@ -161,6 +169,7 @@ def main() -> None:
             "root": {"type": "path", "default": "/opt/vllm"},
             "id": {"type": "str"},
             "unit": {"type": "str", "default": "vllm"},
+            "others": {"type": "list", "elements": "str", "default": []},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
         required_if=[("state", "present", ["id"])],

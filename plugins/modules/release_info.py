@@ -66,6 +66,9 @@ state:
       description: Identities (their first 12 digits) of wheels whose build was begun and has not ended.
       type: list
       elements: str
+    instances:
+      description: For each instance by name C(current), its deployment, and C(unit). Absent where there is none.
+      type: dict
     models:
       description: Bytes of each model's folder, whole or begun, by its name.
       type: dict
@@ -80,6 +83,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.cpufleet.vllm.plugins.module_utils._deployments import (
+    INSTANCES,
     SERVED,
     Deployment,
     before,
@@ -122,6 +126,23 @@ def kept_models(root: str) -> dict[str, int]:
     }
 
 
+def kept_instances(root: str) -> dict[str, dict[str, str]]:
+    """Return what each instance below ``root`` serves, and by which unit."""
+    folder, found = os.path.join(root, INSTANCES), {}
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        current = serving(os.path.join(folder, name))
+        path = os.path.join(folder, name, "deployments", current, "manifest.json")
+        unit = read_json(path, default={}).get("settings", {}).get("unit", "") if current else ""
+        found[name] = {"current": current, "unit": f"{unit}.service" if unit else ""}
+    return found
+
+
+def serving(root: str) -> str:
+    """Return the deployment that ``current`` below ``root`` points at, empty where there is none."""
+    link = os.path.join(root, "current")
+    return os.path.basename(os.path.realpath(link)) if os.path.islink(link) and os.path.exists(link) else ""
+
+
 def served_before(root: str, current: str, manifests: dict[str, Any]) -> str:
     """Return the deployment that served before ``current``."""
     folder = os.path.join(root, "deployments")
@@ -137,9 +158,8 @@ def main() -> None:
     arguments = {"root": {"type": "path", "default": "/opt/vllm"}, "kinds": kinds}
     module = AnsibleModule(argument_spec=arguments, supports_check_mode=True)
     root = module.params["root"]
-    link = os.path.join(root, "current")
     state: dict[str, Any] = {
-        "current": os.path.basename(os.path.realpath(link)) if os.path.islink(link) and os.path.exists(link) else "",
+        "current": serving(root),
         "building": begun_builds(root),
         "models": kept_models(root),
         "unfinished": [],
@@ -148,6 +168,9 @@ def main() -> None:
         state[kind], unfinished = read_manifests(root, kind)
         state["unfinished"] += unfinished
     state["before"] = served_before(root, state["current"], state.get("deployments", {}))
+    instances = kept_instances(root)
+    if instances:
+        state["instances"] = instances
     module.exit_json(changed=False, state=state)
 
 

@@ -1949,10 +1949,16 @@ class RefusedError(Exception):
 
 def rollback(options: argparse.Namespace) -> str:
     """Point ``current`` at the deployment before and restart the service; return what was done."""
-    machine, root = Machine(), options.install_root or "/opt/vllm"
+    machine = Machine()
+    root = options.install_root or root_of(machine, options.unit) or "/opt/vllm"
     now = os.path.basename(machine.link(root + "/current"))
     if not now:
-        raise RefusedError(f"{root}/current names no deployment to go back from. Run the playbook site.yml")
+        folder = root + "/instances"
+        names = [name for name in machine.names(folder) if machine.link(f"{folder}/{name}/current")]
+        said = "Run the playbook site.yml"
+        if names:
+            said = f"There are the instances {', '.join(sorted(names))}: name the service of one with --unit"
+        raise RefusedError(f"{root}/current names no deployment to go back from. {said}")
     settings = machine.document(f"{root}/deployments/{now}/manifest.json").get("settings", {})
     unit = (options.unit or str(settings.get("unit", "vllm"))).replace(".service", "") + ".service"
     target = options.to or previous(machine, root, now, unit)
@@ -1985,6 +1991,13 @@ def rollback(options: argparse.Namespace) -> str:
     return (
         f"{unit} now starts deployment {target} in place of {now} and loads its model. Next: sleep 30; cpufleet-doctor"
     )
+
+
+def root_of(machine: Machine, unit: str) -> str:
+    """Return the folder whose deployments a unit starts: of several services each has its own."""
+    known = find_units(machine).get(unit.replace(".service", "") + ".service", {}) if unit else {}
+    found = re.search(r"(/\S*?)/deployments/[^/\s]+/", " ".join(known.get("environment_files", [])))
+    return found.group(1) if found else ""
 
 
 def previous(machine: Machine, root: str, now: str, unit: str) -> str:
