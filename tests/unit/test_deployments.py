@@ -202,3 +202,57 @@ def test_the_one_before_is_told(root: Root) -> None:
     assert run_module("release_info", root=root.path)["state"]["before"] == "d3"
     root.put("served.json", json.dumps({"served": ["d4"]}))
     assert run_module("release_info", root=root.path)["state"]["before"] == ""
+
+
+def beside(root: Root, name: str, *deployments: tuple[str, str, str]) -> Path:
+    """Make an instance of the root with deployments of releases and models; the last one serves."""
+    folder = root.path / "instances" / name
+    for identity, release, model in deployments:
+        manifest = {
+            "id": identity,
+            "release": release,
+            "model_sha256": model + "f" * 52,
+            "settings": {"unit": f"u-{name}"},
+        }
+        root.put(f"instances/{name}/deployments/{identity}/manifest.json", json.dumps(manifest))
+    for shared in ("releases", "models"):
+        (folder / shared).symlink_to(f"../../{shared}")
+    (folder / "current").symlink_to(f"deployments/{deployments[-1][0]}")
+    return folder
+
+
+def test_what_another_service_of_the_host_needs_is_kept(root: Root) -> None:
+    beside(root, "chat", ("e1", "r1", A))
+    done = root.prune(keep=2)
+    assert (done["deployments"], done["releases"], done["models"]) == (["d1", "d2"], [], [])
+    folder = beside(root, "embed", ("e2", "r1", B), ("e3", "r3", C))
+    for age, name in enumerate(("e2", "e3")):
+        os.utime(folder / f"deployments/{name}/manifest.json", (age, age))
+    done = run_module("deployment_prune", root=folder, keep=1)
+    assert done["changed"] is False, "the one before stays"
+
+
+def test_an_instance_that_is_retired_goes_with_what_only_it_needed(root: Root) -> None:
+    folder = beside(root, "chat", ("e1", "r1", A), ("e2", "r9", "9" * 12))
+    beside(root, "embed", ("e1", "r3", C))
+    root.put("releases/r9/manifest.json", "{}")
+    root.put(f"models/{'9' * 12}/config.json", "{}")
+    (root.units / "u-chat.service").write_text(f"EnvironmentFile={folder}/deployments/e2/service.env\n")
+    refused = run_module("deployment_prune", root=folder, retired=True)
+    assert refused["msg"] == f"Units of this host start deployments below {folder}. Remove the units first."
+    (root.units / "u-chat.service").unlink()
+    done = run_module("deployment_prune", root=folder, retired=True)
+    assert (done["deployments"], done["releases"], done["models"]) == (["e1", "e2"], ["r9"], ["9" * 12])
+    assert root.names("instances") == ["embed"]
+    assert root.names("releases") == ["r1", "r2", "r3"]
+    assert root.names("deployments") == ["d1", "d2", "d3", "d4"]
+    assert run_module("deployment_prune", root=folder, retired=True)["changed"] is False
+
+
+def test_instances_are_told_with_what_they_serve(root: Root) -> None:
+    assert "instances" not in run_module("release_info", root=root.path)["state"]
+    folder = beside(root, "chat", ("e1", "r1", A))
+    state = run_module("release_info", root=root.path)["state"]
+    assert state["instances"] == {"chat": {"current": "e1", "unit": "u-chat.service"}}
+    own = run_module("release_info", root=folder)["state"]
+    assert (own["current"], list(own["models"])) == ("e1", [A, B, C])

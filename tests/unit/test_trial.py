@@ -53,6 +53,13 @@ def test_room_for_both(shown: str, available: int, fits: bool, text: str) -> Non
     assert fits or text in found.text()
 
 
+def test_memory_is_left_to_the_other_services_of_the_host() -> None:
+    alone, other = f"MemoryMax={GIB}\nMemoryCurrent={GIB}", f"MemoryMax={3 * GIB}\nMemoryCurrent={GIB}"
+    assert room(UNIT, alone, 4 * GIB).fits
+    assert not room(UNIT, alone, 4 * GIB, [other]).fits
+    assert room(UNIT, alone, 5 * GIB, [other, ""]).growth == 2 * GIB
+
+
 def test_a_unit_without_a_limit_is_not_tried() -> None:
     found = room(UNIT.replace("MemoryMax", "#MemoryMax"), "", 100 * GIB)
     assert (found, found.fits) == (Room(0, 0, 100 * GIB), False)
