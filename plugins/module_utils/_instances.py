@@ -78,11 +78,7 @@ def _problems(given: Any, common: dict[str, Any]) -> Iterator[str]:
             yield f"{name} has {key}, which no instance has{_nearest(key)}"
         if not (_dict(own).get("model") or common.get("model", "unsaid")):
             yield f"{name} names no model"
-    yield from _problems_of_ports({str(name): _dict(own).get("port") for name, own in given.items() if _is(own)})
-
-
-def _is(own: Any) -> bool:
-    return own is None or isinstance(own, dict)
+    yield from _problems_of_ports({name: own.get("port") for name, own in given.items() if isinstance(own, dict)})
 
 
 def _problems_of_name(name: str) -> Iterator[str]:
