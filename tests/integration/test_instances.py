@@ -38,7 +38,7 @@ PLAY = """
 """
 ASK = """
 import json, sys, urllib.request
-port, key = sys.argv[1], open(f"/opt/vllm/instances/{sys.argv[2]}/secrets/api_key").read().strip()
+port, key = sys.argv[1], open(f"/opt/vllm/{sys.argv[2]}/secrets/api_key").read().strip()
 body = {"messages": [{"role": "user", "content": "Where?"}], "max_tokens": 1, "stream": True}
 url = f"http://127.0.0.1:{port}/v1/chat/completions"
 request = urllib.request.Request(url, json.dumps(body).encode(), {"Authorization": f"Bearer {key}"})
@@ -97,9 +97,9 @@ class Pair(Host):
         assert not said.startswith("status"), said
         return said
 
-    def answer(self, port: int, key_of: str) -> str:
-        """Return what the server at a port answers to the key of an instance."""
-        return self.sh(f"python3 /run/where.py {port} {key_of}")
+    def answer(self, port: int, folder: str) -> str:
+        """Return what the server at a port answers to the key below a folder."""
+        return self.sh(f"python3 /run/where.py {port} {folder}")
 
     def pid(self, name: str) -> str:
         """Return the process of an instance's server."""
@@ -131,8 +131,8 @@ def settings(chat: str, embed: str) -> dict[str, Any]:
 def test_two_serve_side_by_side_and_each_goes_its_own_way(host: Pair, tmp_path: Path) -> None:
     both = settings("Paris", "Rome")
     said = host.role(tmp_path, both)
-    assert [host.answer(port, name) for name, port in PORTS.items()] == ["Paris", "Rome"]
-    assert host.answer(PORTS["chat"], "embed") == "401", "each has a key of its own"
+    assert [host.answer(port, f"instances/{name}") for name, port in PORTS.items()] == ["Paris", "Rome"]
+    assert host.answer(PORTS["chat"], "instances/embed") == "401", "each has a key of its own"
     assert f"model at http://127.0.0.1:{PORTS['embed']}, release r1" in said
     assert host.try_sh("systemctl is-enabled vllm-chat vllm-embed vllm-chat-watchdog") == "enabled\nenabled\nenabled"
     assert host.sh("ls /opt/vllm/instances/embed") == "current\ndeployments\nmodels\nreleases\nsecrets\nserved.json"
@@ -145,7 +145,7 @@ def test_two_serve_side_by_side_and_each_goes_its_own_way(host: Pair, tmp_path: 
     told = settings("Lyon", "Rome")
     said = host.run(tmp_path, rollback, told, model_serve_instance="chat", vllm_rollback_to="d2")
     assert not said.startswith("status"), said
-    assert [host.answer(port, name) for name, port in PORTS.items()] == ["Lyon", "Rome"]
+    assert [host.answer(port, f"instances/{name}") for name, port in PORTS.items()] == ["Lyon", "Rome"]
     assert host.pid("embed") == embed
 
 
@@ -165,19 +165,20 @@ def test_the_doctor_judges_both_and_the_worst_comes_first(host: Pair) -> None:
     assert "There are the instances chat, embed: name the service of one with --unit" in refusal
     embed = host.pid("embed")
     host.sh("cpufleet-doctor rollback --local --unit vllm-chat")
-    host.until(f"python3 /run/where.py {PORTS['chat']} chat 2>&1 | grep -x Paris")
-    assert (host.pid("embed"), host.answer(PORTS["embed"], "embed")) == (embed, "Rome")
+    host.until(f"python3 /run/where.py {PORTS['chat']} instances/chat 2>&1 | grep -x Paris")
+    assert (host.pid("embed"), host.answer(PORTS["embed"], "instances/embed")) == (embed, "Rome")
 
 
 def test_one_that_is_no_longer_named_is_stopped_and_goes_when_told(host: Pair, tmp_path: Path) -> None:
-    one, retire = {"embed": settings("Paris", "Rome")["embed"]}, {"tasks_from": "retire"}
     embed = host.pid("embed")
-    said = host.role(tmp_path, one, **retire)
+    said = host.role(tmp_path, {"embed": settings("Paris", "Rome")["embed"]}, tasks_from="retire")
     assert "vllm-chat.service does not serve any more" in said
     assert host.try_sh("systemctl is-active vllm-chat vllm-chat-watchdog").split() == ["inactive", "inactive"]
     assert host.try_sh("systemctl is-enabled vllm-chat") == "disabled"
     assert host.sh("ls /opt/vllm/instances") == "chat\nembed"
-    host.role(tmp_path, one, model_serve_instances_prune=True, **retire)
-    assert host.sh("ls /opt/vllm/instances; ls /opt/vllm/releases") == "embed\nr1"
-    assert host.sh("find /etc/systemd/system -name 'vllm-chat*'") == ""
-    assert (host.pid("embed"), host.answer(PORTS["embed"], "embed")) == (embed, "Rome")
+    assert (host.pid("embed"), host.answer(PORTS["embed"], "instances/embed")) == (embed, "Rome")
+    # Back to one service, which takes the port and the release of those that go.
+    host.role(tmp_path, {}, model_serve_instances_prune=True, model_serve_watchdog=False)
+    assert host.answer(PORTS["embed"], ".") == "made up"
+    assert host.sh("ls /opt/vllm/instances; ls /opt/vllm/releases") == "r1"
+    assert host.sh("find /etc/systemd/system -name 'vllm-*'") == ""
