@@ -78,6 +78,7 @@ FACTS: dict[str, Any] = {
         **{"version": "0.6.5", "edits": [], "model": PLANNED},
         "instances": {name: {"model": PLANNED} for name in PORTS},
     },
+    "plan_model": MODEL,
     "plan_instances": {name: {"model": MODEL} for name in PORTS},
 }
 
