@@ -73,7 +73,7 @@ STARTING = (
     ),
     _known(
         "syscall_filtered",
-        r"status=31/SYS",
+        r"status=31/SYS|exit ?code:? -31\b",
         "The unit's system call filter killed the process",
         "Allow the call that the kernel log names, or report it",
     ),
@@ -188,8 +188,8 @@ MEMORY = (
     ),
     _known(
         "shm_full",
-        r"status=7/BUS|\bSIGBUS\b|Bus error|insufficient shared memory|No space left on device.*/dev/shm"
-        r"|/dev/shm.*No space left on device",
+        r"status=7/BUS|exit ?code:? -7\b|\bSIGBUS\b|Bus error|insufficient shared memory"
+        r"|No space left on device.*/dev/shm|/dev/shm.*No space left on device",
         "There is no space left in /dev/shm, which vLLM's processes share memory through",
         "Give /dev/shm at least 256 MiB",
     ),

@@ -116,6 +116,13 @@ def test_no_cause_where_no_line_tells_one(journal: list[str]) -> None:
         ("RuntimeError: 0 active drivers ([]). There should only be one.", "triton_without_driver"),
         ("torch._inductor.exc.InvalidCxxCompiler: No working C++ compiler found", "compiler_missing"),
         ("RuntimeError: can't start new thread", "too_many_threads"),
+        # What releases 0.28.0 and 0.32.0 say of a worker that a signal ended, and of an API server.
+        ("Worker proc VllmWorker-0 died unexpectedly (exit code: -9), shutting down executor.", "killed"),
+        ("Worker proc VllmWorker-0 died unexpectedly (exit code: -4), shutting down executor.", "illegal_instruction"),
+        ("Worker proc VllmWorker-0 died unexpectedly (exit code: -7), shutting down executor.", "shm_full"),
+        ("Worker proc VllmWorker-0 died unexpectedly (exit code: -11), shutting down executor.", "crashed"),
+        ("Worker proc VllmWorker-0 died unexpectedly (exit code: -31), shutting down executor.", "syscall_filtered"),
+        ("RuntimeError: Process EngineCore_DP0 (PID: 77) died with exit code -9", "killed"),
     ],
 )  # fmt: skip
 def test_messages_of_known_faults(line: str, code: str) -> None:

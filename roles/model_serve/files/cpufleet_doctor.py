@@ -226,7 +226,7 @@ KNOWN = r"""
 + systemd cannot set up the unit's environment
 > The text after the status names what is missing: a user, a folder, or a right that this host does not give
 = syscall_filtered 1 0
-~ status=31/SYS
+~ status=31/SYS|exit ?code:? -31\b
 + The unit's system call filter killed the process
 > Allow the call that the kernel log names, or report it
 = permission_denied 1 0
@@ -296,8 +296,8 @@ KNOWN = r"""
 + The service ran out of memory
 > Lower model_serve_kv_cache_gib, choose a smaller model, or give the host more memory
 = shm_full 1 0
-~ status=7/BUS|\bSIGBUS\b|Bus error|insufficient shared memory|No space left on device.*/dev/shm|/dev/shm.*No space le
-~ ft on device
+~ status=7/BUS|exit ?code:? -7\b|\bSIGBUS\b|Bus error|insufficient shared memory|No space left on device.*/dev/shm|/de
+~ v/shm.*No space left on device
 + There is no space left in /dev/shm, which vLLM's processes share memory through
 > Give /dev/shm at least 256 MiB
 = disk_full 1 0
