@@ -7,12 +7,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.api_client import Api
 
 EVIDENCE = (
     "systemctl --failed --no-legend --plain",
@@ -65,6 +69,25 @@ def eventually(check: Callable[[], bool], seconds: float, what: str) -> None:
 def eventually_fixture() -> Callable[[Callable[[], bool], float, str], None]:
     """Return ``eventually`` for tests, which cannot import from a conftest."""
     return eventually
+
+
+@pytest.fixture
+def api(host: Any) -> Api:
+    """Return the API of the host for a client on this machine."""
+    return Api(host)
+
+
+@pytest.fixture
+def play() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs site.yml on the scenario's hosts once more, with more variables."""
+
+    def perform(**variables: object) -> subprocess.CompletedProcess[str]:
+        inventory = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "inventory")
+        command = ["ansible-playbook", "playbooks/site.yml", "-i", str(inventory), "-e", json.dumps(variables)]
+        folder = Path(__file__).resolve().parents[1]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+
+    return perform
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from tests.support.doctor_host import DoctorHost, Said, in_container
 
+Execute = Callable[[str], tuple[int, str]]
 ROOT = "/opt/vllm"
 START_S = 600
 ASK = """
@@ -36,8 +37,25 @@ threads = [threading.Thread(target=ask) for _each in range(int(sys.argv[1]))]
 """
 
 
+FLIP = "f.seek(-9, 2); b = f.read(1); f.seek(-9, 2); f.write(bytes([b[0] ^ 1]))"
+
+
 class Served(DoctorHost):
-    """A host with a served model."""
+    """A host with a served model. With ``mend`` off a fault leaves the service ended, for the next one."""
+
+    mend = True
+
+    def model(self) -> str:
+        """Return the folder of the model."""
+        return str(json.loads(self.sh(f"cat {ROOT}/current/manifest.json"))["model"])
+
+    def weights(self) -> str:
+        """Return the file of the weights."""
+        return self.sh(f"ls {self.model()}/*.safetensors | head -1")
+
+    def flip(self) -> None:
+        """Turn one bit in the last bytes of the weights, or turn it back."""
+        self.sh(f"python3 -c \"import sys; f = open(sys.argv[1], 'r+b'); {FLIP}\" {self.weights()}")
 
     def ask(self, requests: int, words: int, tokens: int, wait: bool = True) -> None:
         """Complete something, in the background without ``wait``."""
@@ -63,6 +81,9 @@ class Served(DoctorHost):
 
     def restart(self) -> None:
         """Start anew and wait until it serves."""
+        if not self.mend:
+            self.sh(f"systemctl stop {self.unit}")
+            return
         self.try_sh(f"systemctl reset-failed {self.unit} 2>&1")
         self.sh(f"systemctl restart {self.unit}")
         self.ready()
@@ -166,14 +187,13 @@ def port_taken(host: Served) -> Said:
 
 def flipped_byte(host: Served) -> Said:
     """One byte of the weights is another than when they were verified; their size is the same."""
-    model = json.loads(host.sh(f"cat {ROOT}/current/manifest.json"))["model"]
-    file = host.sh(f"ls {model}/*.safetensors | head -1")
-    turn = "f.seek(-9, 2); b = f.read(1); f.seek(-9, 2); f.write(bytes([b[0] ^ 1]))"
-    flip = f"import sys; f = open(sys.argv[1], 'r+b'); {turn}"
+    file = host.weights()
     stamp = host.sh(f"stat -c %y {file}")
-    host.sh(f'python3 -c "{flip}" {file}')
+    host.flip()
     said = host.doctor("--seconds 1")
-    host.sh(f'python3 -c "{flip}" {file}; touch -d "{stamp}" {file}')
+    if host.mend:
+        host.flip()
+        host.sh(f'touch -d "{stamp}" {file}')
     # A machine with other work is OVERLOADED before that.
     assert said.cause("model_changed")["verdict"] == "MISCONFIGURED"
     assert said.verdict in ("MISCONFIGURED", "OVERLOADED"), said.line
@@ -235,9 +255,10 @@ FAULTS: tuple[Callable[[Served], Said], ...] = (
 )
 
 
-def check_all(execute: Callable[[str], tuple[int, str]], names: tuple[str, ...] = ()) -> list[str]:
+def check_all(execute: Execute, names: tuple[str, ...] = (), mend: bool = True) -> list[str]:
     """Try every fault, or those of ``names``; return what the doctor said of each in one line."""
     host = Served(execute)
+    host.mend = mend
     lines = []
     for fault in FAULTS:
         if not names or fault.__name__ in names:

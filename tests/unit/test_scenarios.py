@@ -10,6 +10,7 @@ import ast
 from pathlib import Path
 
 import pytest
+import yaml
 
 from scripts.lib import suite
 
@@ -44,10 +45,21 @@ def test_a_folder_that_is_no_scenario_is_named() -> None:
     assert not strays, f"molecule/{strays} have no molecule.yml, so nothing runs them. Add it, or remove the folders."
 
 
-def test_the_suite_runs_every_scenario_and_the_whole_chain_last() -> None:
+def test_the_suite_runs_every_scenario_and_the_whole_chain_before_what_takes_its_wheel() -> None:
     listed = suite.scenarios(REPOSITORY)
     assert sorted(listed) == [folder.name for folder in SCENARIOS]
-    assert "default" not in listed[:-1]
+    assert listed[-2:] == ["default", "model_serve"]
+
+
+def test_both_reach_one_store_and_only_the_chain_empties_it() -> None:
+    stores = {}
+    for name in ("default", "model_serve"):
+        settings = yaml.safe_load((REPOSITORY / "molecule" / name / "molecule.yml").read_text(encoding="utf-8"))
+        stores[name] = settings["provisioner"]["inventory"]["group_vars"]["vllm_hosts"]["vllm_wheel_store"]
+    assert set(stores.values()) == {"${CPUFLEET_STORE}"}
+    (first, *_more) = yaml.safe_load((REPOSITORY / "molecule/default/prepare.yml").read_text(encoding="utf-8"))
+    assert first["tasks"][0]["ansible.builtin.file"]["state"] == "absent"
+    assert not (REPOSITORY / "molecule/model_serve/prepare.yml").exists()
 
 
 @pytest.mark.parametrize("name", ["swap", "toolchain"])
@@ -64,11 +76,11 @@ def test_what_needs_no_torch_runs_on_debian_13_too(name: str, monkeypatch: pytes
 
 
 def test_scenarios_are_found_by_listing(tmp_path: Path) -> None:
-    for name in ("default", "swap", "zeta"):
+    for name in ("default", "model_serve", "swap", "zeta"):
         (tmp_path / "molecule" / name).mkdir(parents=True)
         (tmp_path / "molecule" / name / "molecule.yml").touch()
     (tmp_path / "molecule" / "shared").mkdir()
-    assert suite.scenarios(tmp_path) == ["swap", "zeta", "default"]
+    assert suite.scenarios(tmp_path) == ["swap", "zeta", "default", "model_serve"]
 
 
 @pytest.mark.parametrize(

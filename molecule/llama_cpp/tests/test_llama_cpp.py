@@ -7,19 +7,13 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
-import openai
-import pytest
+from tests.support.api_client import CHINESE, Api
 
 ROOT = "/opt/vllm"
 QUESTION = "Complete the sentence: The capital of France is"
-TEXT = "请把这句话原样重复一遍:北京的秋天很美。"
 
 
 def manifest(host: Any, path: str) -> dict[str, Any]:
@@ -28,86 +22,40 @@ def manifest(host: Any, path: str) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture
-def client(host: Any) -> Callable[..., openai.OpenAI]:
-    """Return a function that makes a client with the host's key, or with another one."""
-    command = ["docker", "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"]
-    done = subprocess.run([*command, host.backend.host], capture_output=True, text=True, check=True)
-    base = f"http://{done.stdout.strip()}:8000/v1"
-    own = host.file(f"{ROOT}/secrets/api_key").content_string.strip()
-
-    def make(key: str = "") -> openai.OpenAI:
-        return openai.OpenAI(base_url=base, api_key=key or own, timeout=120, max_retries=0)
-
-    return make
-
-
-def say(client: openai.OpenAI, text: str, tokens: int = 24) -> str:
-    """Return the answer to ``text``."""
-    answer = client.chat.completions.create(
-        model="smollm2-gguf", messages=[{"role": "user", "content": text}], temperature=0, max_tokens=tokens
-    )
-    return str(answer.choices[0].message.content)
-
-
-def test_the_question_is_answered(client: Callable[..., openai.OpenAI]) -> None:
-    answer = say(client(), QUESTION)
+def test_the_question_is_answered(api: Api) -> None:
+    answer = api.say(QUESTION)
     print(f"{QUESTION} -> {answer}")
     assert "Paris" in answer
 
 
-def test_the_model_is_listed(client: Callable[..., openai.OpenAI]) -> None:
-    assert [model.id for model in client().models.list()] == ["smollm2-gguf"]
+def test_the_model_is_listed(api: Api) -> None:
+    assert [model.id for model in api.client.models.list()] == ["smollm2-gguf"]
 
 
-def test_a_wrong_key_is_refused(client: Callable[..., openai.OpenAI]) -> None:
-    with pytest.raises(openai.AuthenticationError) as refused:
-        say(client("wrong"), QUESTION)
-    assert refused.value.status_code == 401
+def test_a_wrong_key_is_refused(api: Api) -> None:
+    assert api.refusal("wrong") == 401
 
 
-def test_chinese_goes_in_and_comes_out_intact(client: Callable[..., openai.OpenAI]) -> None:
-    """The prompt is given back with the answer, so both ways are seen whatever the small model says."""
-    told = client().completions.create(
-        model="smollm2-gguf",
-        prompt=TEXT,
-        temperature=0,
-        max_tokens=16,
-        extra_body={"echo": True, "return_tokens": True},
-    )
-    tokens = client().post("/../tokenize", cast_to=object, body={"content": TEXT})["tokens"]
-    back = client().post("/../detokenize", cast_to=object, body={"tokens": tokens})["content"]
-    assert back == TEXT
+def test_chinese_goes_in_and_comes_out_intact(api: Api) -> None:
+    """The prompt is given back as tokens, so both ways are seen whatever the small model says."""
+    told = api.client.completions.create(model=api.model, prompt=CHINESE, temperature=0, max_tokens=16)
+    tokens = api.post("tokenize", content=CHINESE)["tokens"]
+    assert api.post("detokenize", tokens=tokens)["content"] == CHINESE
     assert told.usage is not None
     assert told.usage.prompt_tokens == len(tokens)
     assert "\ufffd" not in told.choices[0].text
 
 
-def test_an_answer_is_streamed(client: Callable[..., openai.OpenAI]) -> None:
-    stream = client().chat.completions.create(
-        model="smollm2-gguf",
-        messages=[{"role": "user", "content": QUESTION}],
-        temperature=0,
-        max_tokens=24,
-        stream=True,
-    )
-    parts = [part.choices[0].delta.content or "" for part in stream if part.choices]
-    assert len([part for part in parts if part]) > 3, "the answer came in one piece"
-    assert "Paris" in "".join(parts)
+def test_an_answer_is_streamed(api: Api) -> None:
+    pieces = api.streamed(QUESTION)
+    assert len(pieces) > 3, "the answer came in one piece"
+    assert "Paris" in "".join(pieces)
 
 
-def test_two_requests_are_answered_at_once(client: Callable[..., openai.OpenAI]) -> None:
-    answers: list[str] = []
-    asked = [threading.Thread(target=lambda: answers.append(say(client(), "Tell me a long story.", 200))) for _ in "12"]
-    for thread in asked:
-        thread.start()
-    busy = []
-    while any(thread.is_alive() for thread in asked):
-        text = client().get("/../metrics", cast_to=str)
-        busy += [float(found) for found in re.findall(r"^llamacpp:requests_processing (\S+)", text, re.MULTILINE)]
-        time.sleep(0.05)
-    assert len([answer for answer in answers if answer]) == len(asked)
-    assert max(busy) == len(asked), "the second one waited for the first"
+def test_two_requests_are_answered_at_once(api: Api) -> None:
+    answers, together = api.at_once(2, "llamacpp:requests_processing")
+    assert len(answers) == 2
+    assert together == 2, "the second one waited for the first"
 
 
 def test_service_runs_as_its_user_within_the_planned_memory(host: Any) -> None:
