@@ -107,8 +107,8 @@ def start(given: dict[str, Any]) -> None:
     systemctl("reset-failed", UNIT)
     settings = [f"--setenv={name}={value}" for name, value in given["environment"].items()]
     limits = ["-p", f"MemoryMax={given['limit']}", "-p", "MemorySwapMax=0"] if given["limit"] else []
-    command = [given["python"], "-m", "vllm.entrypoints.openai.api_server", "--model", given["model"]]
-    command += ["--served-model-name", "m", "--host", "127.0.0.1", "--port", str(PORT), *given["arguments"]]
+    place = ["--host", "127.0.0.1", "--port", str(PORT)]
+    command = [*given["command"], "--model", given["model"], *place, *given["arguments"]]
     run = ["systemd-run", f"--unit={UNIT}", "-p", "WorkingDirectory=/tmp", *limits, *settings, *command]
     subprocess.run(run, check=True, capture_output=True)
 

@@ -4,7 +4,7 @@
 
 """Hold the memory that serve_plan plans against what a real service takes at full context and concurrency.
 
-Usage: python benchmarks/serve_plan.py --source SOURCE --container NAME [options] MODEL...
+Usage: python benchmarks/serve_plan.py (--source SOURCE | --llama-cpp) --container NAME [options] MODEL...
 
 NAME is a running stand-in host with an installed release (scripts/demo leaves one); each MODEL is a folder whose name
 is one of the models that every stand-in host sees. The planned service runs there as a systemd unit under the planned
@@ -37,17 +37,21 @@ MARGIN = 1.12
 def main() -> int:
     """Plan each model, measure it, and print both."""
     options = parse()
-    source, red = read_source(str(options.source)).to_result(), False
+    source, red = None if options.llama_cpp else read_source(str(options.source)).to_result(), False
+    engine, version = ("llama_cpp", "llama.cpp") if source is None else ("vllm", source["version"])
     for model in options.model:
         candidates = read_candidates(str(model))
-        wish = Wish(options.context, options.concurrency, "vllm", options.dtype, whole_gib=options.whole_gib)
+        if source is None:
+            candidates = [one for one in candidates if one.form == "gguf"]
+        wish = Wish(options.context, options.concurrency, engine, options.dtype, whole_gib=options.whole_gib)
         plan = plan_serve(candidates, gather_host(), source, wish)
         preload = {"LD_PRELOAD": ":".join(options.preload)} if options.preload else {}
+        command, environment = service(options, engine)
         given = {
-            "python": options.python or release_python(options.container),
-            "model": f"{options.models}/{model.name}",
+            "command": command,
+            "model": f"{options.models}/{model.name}" + (f"/{Path(candidates[0].path).name}" if source is None else ""),
             "arguments": plan["arguments"],
-            "environment": {**plan["environment"], **preload, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+            "environment": {**plan["environment"], **preload, **environment},
             "limit": 0 if options.unlimited else plan["memory_max_bytes"],
             "context": plan["max_model_len"],
             "sequences": plan["max_num_seqs"],
@@ -55,14 +59,16 @@ def main() -> int:
             "seconds": options.seconds,
         }
         found = measure(options.container, given)
-        red |= not tell(f"{source['version']} {model.name}", plan, found)
+        red |= not tell(f"{version} {model.name}", plan, found)
     return int(red)
 
 
 def parse() -> argparse.Namespace:
     """Return the parsed command line."""
     parser = argparse.ArgumentParser(description="Planned against measured memory of a service.")
-    parser.add_argument("--source", type=Path, required=True, help="the source of the installed release")
+    engine = parser.add_mutually_exclusive_group(required=True)
+    engine.add_argument("--source", type=Path, help="the source of the installed release of vLLM")
+    engine.add_argument("--llama-cpp", action="store_true", help="the installed llama-server, with GGUF models")
     parser.add_argument("--container", required=True, help="the stand-in host")
     parser.add_argument("--python", default="", help="the release's Python there; empty: the newest release's")
     parser.add_argument("--models", default="/srv/models", help="where the host has the models")
@@ -77,9 +83,21 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def release_python(container: str) -> str:
-    """Return the Python of the release that was installed last."""
-    command = ["docker", "exec", container, "sh", "-c", "ls -td /opt/vllm/releases/*/venv/bin/python | head -1"]
+def service(options: argparse.Namespace, engine: str) -> tuple[list[str], dict[str, str]]:
+    """Return the first words of the service's command, and its variables, as the roles have them."""
+    if engine == "llama_cpp":
+        off = {"CACHE_RAM": "0", "CTX_CHECKPOINTS": "0", "FIT": "off", "OFFLINE": "1"}
+        environment = {f"LLAMA_ARG_{name}": value for name, value in off.items()}
+        command = [installed(options.container, "llama_cpp-*/bin/llama-server"), "--alias", "m"]
+        return command, {**environment, "GOMP_SPINCOUNT": "1000"}
+    python = options.python or installed(options.container, "*/venv/bin/python")
+    command = [python, "-m", "vllm.entrypoints.openai.api_server", "--served-model-name", "m"]
+    return command, {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+
+
+def installed(container: str, program: str) -> str:
+    """Return the program of the release that was installed last."""
+    command = ["docker", "exec", container, "sh", "-c", f"ls -td /opt/vllm/releases/{program} | head -1"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
