@@ -39,7 +39,7 @@ class Overhead:
 OVERHEADS = {
     "v0": Overhead(800 * MIB, 1500, 1.5, repacks=False, measured="0.6.5"),
     "v1": Overhead(1490 * MIB, 1500, 1.5, repacks=True, measured="0.28.0"),
-    "llama_cpp": Overhead(96 * MIB, 400, 2.0, repacks=False, measured=""),
+    "llama_cpp": Overhead(28 * MIB, 400, 1.0, repacks=False, measured="llama-cpp-python 0.3.36"),
 }
 # The memory allocator keeps what repacking frees, unless a matrix is too large for its own pool.
 POOLED_BYTES = 32 * MIB
@@ -65,7 +65,11 @@ def overhead_bytes(kind: str, shape: ModelShape, context: int, sequences: int, e
     overhead = OVERHEADS[kind]
     width = 3 * shape.intermediate + 4 * shape.hidden
     wide = 4 if kind == "llama_cpp" else element
-    prompt = batch_tokens(kind, context, sequences) * width * wide * overhead.activations
+    batch = batch_tokens(kind, context, sequences)
+    prompt = batch * width * wide * overhead.activations
+    if kind == "llama_cpp":
+        # Which of its slot's tokens each token of the step may see, 16 bits each.
+        prompt += batch * context * 2
     # Logits in the model's format, in float32, sorted, and as probabilities.
     logits = sequences * shape.vocab * 16
     again = repacked_bytes(shape, element) if overhead.repacks else 0

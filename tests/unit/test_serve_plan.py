@@ -18,7 +18,7 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils import _serve_plan_s
 from ansible_collections.cpufleet.vllm.plugins.module_utils._errors import CpufleetError
 from ansible_collections.cpufleet.vllm.plugins.module_utils._model_shape import shape_of_config
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan import plan_serve
-from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_memory import HOST_RESERVE
+from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_memory import HOST_RESERVE, overhead_bytes
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_models import STARTERS, forms_of, q4_candidate
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_read import read_candidates
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_types import Candidate, Wish, candidate_from
@@ -28,6 +28,7 @@ from tests.support.run_module import run_module
 
 FIXTURES = Path(__file__).parent / "fixtures"
 GIB = 1 << 30
+MIB = 1 << 20
 RELEASES = ("0.6.5", "0.9.2", "0.10.2", "0.16.0", "0.20.2", "0.28.0", "0.32.0")
 # A cloud VM that is sold as 4 GB.
 SMALL = 3.4
@@ -367,6 +368,31 @@ def test_llama_cpp_needs_no_source_and_gets_its_own_arguments() -> None:
     assert plan["arguments"] == ["--ctx-size", "8192", "--parallel", "2", "--threads", "2", "--threads-batch", "2"]
     assert (plan["environment"], plan["thread_binding"], plan["dtype"]) == ({}, "", "float16")
     assert reason(plan, "engine").endswith("not vllm: it has no kernels for GGUF on a CPU")
+
+
+@pytest.mark.parametrize(
+    ("name", "context", "slots", "compute", "output"),
+    [
+        ("smollm2-135m", 2048, 2, 15.5, 0.375),
+        ("smollm2-135m", 8192, 2, 21.5, 0.375),
+        ("smollm2-135m", 4096, 8, 17.5, 1.5),
+        ("qwen2-0.5b", 2048, 2, 37.5, 1.16),
+        ("qwen2-0.5b", 8192, 2, 43.5, 1.16),
+        ("qwen2-0.5b", 4096, 8, 39.5, 4.64),
+    ],
+)
+def test_llama_server_gets_the_buffers_that_it_says_it_takes(
+    name: str, context: int, slots: int, compute: float, output: float
+) -> None:
+    """Figures of its log (llama-cpp-python 0.3.36): they grow with the shape, the context and the slots, as planned."""
+    shape = shape_of_config(shape_document(name))
+    whole = overhead_bytes("llama_cpp", shape, context, slots, 2)
+    bare = overhead_bytes("llama_cpp", dataclasses.replace(shape, intermediate=0, hidden=0), 0, slots, 2)
+    assert (whole - bare) / MIB == pytest.approx(compute, abs=0.02)
+    assert slots * shape.vocab * 16 / MIB >= output
+    assert "from measurements of llama-cpp-python" in reason(
+        plan_serve([gguf_of(name)], host(4), None, Wish(context, slots)), "overhead_bytes"
+    )
 
 
 def test_an_engine_that_cannot_serve_such_weights_is_refused(model: Any) -> None:
