@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -140,6 +141,20 @@ def test_a_large_model_that_was_touched_is_told_and_not_read(root: Root) -> None
     root.remember()
     os.utime(path)
     assert root.codes()["model_touched"] == ""
+
+
+def test_what_may_not_be_looked_for_is_not_said_to_be_missing(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watchdog's doctor has few rights, and fewer still in a container."""
+    machine = doctor.Machine(str(root.folder))
+    unit = {"environment_files": ["/opt/vllm/secrets/api_key.env"]}
+    (root.folder / "opt/vllm/secrets/api_key.env").unlink()
+    assert [found["code"] for found in doctor.check_keys(machine, unit, [], "/opt/vllm")] == ["key_file_missing"]
+
+    def refuse(path: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert list(doctor.check_keys(machine, unit, [], "/opt/vllm")) == []
 
 
 @pytest.mark.parametrize(

@@ -489,6 +489,16 @@ class Machine:
         except OSError:
             return None
 
+    def missing(self, name: str) -> bool:
+        """Tell whether there is no such file; one that may not be looked for is not said to be missing."""
+        try:
+            os.stat(self.root + name)
+        except PermissionError:
+            return False
+        except OSError:
+            return self.status(name) is None
+        return False
+
     def space(self, name: str) -> Optional[os.statvfs_result]:
         """Return the space of the filesystem that ``name``, or the nearest folder above it that exists, lies on."""
         while name != "/" and self.status(name) is None:
@@ -1085,7 +1095,8 @@ def check_install(machine: Machine, server: Facts, manifest: Facts) -> Iterator[
     if not python.startswith("/") or "python" not in os.path.basename(python):
         return
     if not machine.status(python):
-        yield cause("program_missing", python)
+        if machine.missing(python):
+            yield cause("program_missing", python)
         return
     site = packages_of(machine, python, "torch") or packages_of(machine, python, "vllm")
     if not site:
@@ -1182,7 +1193,7 @@ class Installation:
     def compare(self, code: str, path: str, value: Any) -> Iterator[Facts]:
         """Yield a cause where the digest of a file is not the recorded one; what may not be read is passed over."""
         found = self.machine.digest(path)
-        if found != value and (found or self.machine.status(path) is None):
+        if found != value and (found or self.machine.missing(path)):
             yield cause(code, path + (" has other bytes than its manifest records" if found else " is missing"))
 
     def model(self) -> Iterator[Facts]:
@@ -1194,6 +1205,8 @@ class Installation:
             size, written = entry["mark"][:2]
             path = os.path.join(folder, name)
             status = self.machine.status(path)
+            if status is None and not self.machine.missing(path):
+                continue
             if status is None or status.st_size != size:
                 changed.append(name + (" is missing" if status is None else " has another size"))
             elif not self.deep and status.st_mtime_ns == written:
@@ -1234,7 +1247,7 @@ def check_keys(machine: Machine, unit: Facts, words: Sequence[str], root: str) -
     listed, file = unit.get("environment_files", []), option(words, "--api-key-file")
     needed = [path for path in listed if not path.startswith("-")] + ([file] if file.startswith("/") else [])
     for path in needed:
-        if machine.status(path) is None:
+        if machine.missing(path):
             yield cause("key_file_missing", path)
     secret = [path.lstrip("-") for path in listed if re.search(r"secret|key|token", path)]
     for path in secret + ([root + "/secrets/api_key"] if secret else []) + ([file] if file else []):
@@ -1400,7 +1413,7 @@ def findings(
         yield from check_record(machine, server["words"][0], options.deep)
     yield from installed.drift()
     for path in re.split(r"[:\s]+", server["variables"].get("LD_PRELOAD", "")):
-        if path.startswith("/") and machine.status(path) is None:
+        if path.startswith("/") and machine.missing(path):
             yield cause("preload_missing", path)
 
 
