@@ -33,14 +33,8 @@ NO_SWAP = f"MemorySwapMax=0\nExecStartPre=-/bin/sh -c 'echo 0 > {GROUP}/memory.s
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Host]:
-    bench.start_docker()
-    bench.start_host(NAME, flags=("--shm-size", f"{SHM_MIB}m"))
-    try:
-        found = Host(NAME)
-        found.install()
+    with Host.started(NAME, flags=("--shm-size", f"{SHM_MIB}m")) as found:
         yield found
-    finally:
-        bench.stop_host(NAME)
 
 
 @pytest.fixture

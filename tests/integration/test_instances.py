@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from scripts.lib import bench
 from tests.support.stand_in_host import PYTHON, Host
 
 NAME = f"{os.environ.get('CPUFLEET_HOST_PREFIX', 'cpufleet')}-instances-{os.getpid()}"
@@ -109,16 +108,10 @@ class Pair(Host):
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[Pair]:
-    bench.start_docker()
-    bench.start_host(NAME)
-    try:
-        found = Pair(NAME)
-        found.install()
+    with Pair.started(NAME) as found:
         found.sh("chmod 755 /opt/vllm")
         found.put("/run/where.py", ASK)
         yield found
-    finally:
-        bench.stop_host(NAME)
 
 
 def settings(chat: str, embed: str) -> dict[str, Any]:

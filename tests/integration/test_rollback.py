@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib import bench
 from tests.support.stand_in_host import KEY, LISTENS, SERVER, URL, Host
 
 NAME = f"{os.environ.get('CPUFLEET_HOST_PREFIX', 'cpufleet')}-rollback-{os.getpid()}"
@@ -33,15 +32,9 @@ print(json.loads(urllib.request.urlopen(request).readline()[6:])["choices"][0]["
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Host]:
-    bench.start_docker()
-    bench.start_host(NAME)
-    try:
-        found = Host(NAME)
-        found.install()
+    with Host.started(NAME) as found:
         found.put("/run/where.py", ASK)
         yield found
-    finally:
-        bench.stop_host(NAME)
 
 
 @pytest.fixture

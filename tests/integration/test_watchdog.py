@@ -32,19 +32,13 @@ PREFILL_S = int(os.environ.get("CPUFLEET_PREFILL_S", "3600"))
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Host]:
-    bench.start_docker()
-    bench.start_host(NAME)
-    try:
-        found = Host(NAME)
-        found.install()
+    with Host.started(NAME) as found:
         program = Path(ROLE, "files/cpufleet_watchdog.py").read_text(encoding="utf-8")
         found.put("/usr/local/bin/cpufleet-watchdog", program, "0755")
         template = jinja2.Template(Path(ROLE, "templates/watchdog.service.j2").read_text(encoding="utf-8"))
         found.put(UNIT, template.render(model_serve_unit="vllm", model_serve_gate_timeout=60) + "\n")
         found.put("/run/ask.py", ASK)
         yield found
-    finally:
-        bench.stop_host(NAME)
 
 
 @pytest.fixture

@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 from scripts.lib import bench
 from tests.support import doctor_file
@@ -56,6 +59,19 @@ class Host(DoctorHost):
         """Write a file."""
         command = f"mkdir -p {os.path.dirname(path)} && cat > {path} && chmod {mode} {path}"
         subprocess.run(["docker", "exec", "-i", self.name, "sh", "-c", command], input=text, text=True, check=True)
+
+    @classmethod
+    @contextlib.contextmanager
+    def started(cls, name: str, flags: tuple[str, ...] = ()) -> Iterator[Self]:
+        """Start a host of that name for the block, with further flags of Docker, and install all of it."""
+        bench.start_docker()
+        bench.start_host(name, flags=flags)
+        try:
+            found = cls(name)
+            found.install()
+            yield found
+        finally:
+            bench.stop_host(name)
 
     def install(self) -> None:
         """Put the doctor, the stand-in and its release there."""
