@@ -37,11 +37,13 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from benchmarks.build_overhead import machine  # noqa: E402 the path comes first
+from benchmarks import kept  # noqa: E402 the path comes first
+from benchmarks.build_overhead import machine  # noqa: E402
 from scripts.lib import bench  # noqa: E402
 from tests.support import onednn, plays  # noqa: E402
 
 HOST = os.environ.get("CPUFLEET_HOST_PREFIX", "cpufleet") + "-benchbuild"
+KEPT = "build"
 ROOT = "/opt/vllm"
 SIDES = ("documented", "ours", "onednn", "ccache", "edit")
 LIMITS = {"onednn": 0.22, "ccache": 0.10, "edit": 0.05}
@@ -62,28 +64,6 @@ mv {folder}/status.part {folder}/status
 def on_host(command: str, check: bool = True) -> str:
     """Return what a shell command prints on the host."""
     return bench.run("docker", "exec", HOST, "sh", "-c", command, check=check).stdout.strip()
-
-
-def results() -> Path:
-    """Return the file that keeps what was measured."""
-    folder = bench.cache() / "benchmarks"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / "build.json"
-
-
-def known(key: str) -> dict[str, Any]:
-    """Return what was measured of one machine, release and class."""
-    file = results()
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return dict(found.get(key, {}))
-
-
-def keep(key: str, side: str, figures: dict[str, Any]) -> None:
-    """Add the figures of a side."""
-    file = results()
-    found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    found.setdefault(key, {})[side] = {**figures, "date": time.strftime("%Y-%m-%d")}
-    file.write_text(json.dumps(found, indent=2), encoding="utf-8")
 
 
 def source(version: str, edited: bool) -> str:
@@ -205,7 +185,7 @@ def begin_documented(version: str, isa: str) -> None:
 
 def report(key: str, isa: str) -> int:
     """Print the table; return 1 where a ratio is over its limit."""
-    found, over = known(key), 0
+    found, over = kept.known(KEPT, key), 0
     base = found["documented"]["cpu_seconds"]
     sys.stdout.write(f"{key}\n| side | CPU-seconds | ratio | limit |\n| --- | --- | --- | --- |\n")
     for side in SIDES:
@@ -242,21 +222,21 @@ def main() -> int:
     # The documented build needs an environment, which ours makes: it comes second.
     for side in ("ours", "onednn", "ccache", "edit", "documented"):
         place = base if side == "documented" else key
-        if side not in options.only or (side in known(place) and side not in options.again):
+        if side not in options.only or (side in kept.known(KEPT, place) and side not in options.again):
             continue
         figures = (
             documented(options.version, options.isa)
             if side == "documented"
             else ours(options.version, options.isa, side)
         )
-        keep(place, side, figures)
+        kept.keep(KEPT, place, side, figures)
         sys.stdout.write(f"build: {side} {figures['cpu_seconds']:.0f} CPU-seconds\n")
         sys.stdout.flush()
-    if "documented" not in known(base):
+    if "documented" not in kept.known(KEPT, base):
         return 0
-    keep(key, "documented", known(base)["documented"])
+    kept.keep(KEPT, key, "documented", kept.known(KEPT, base)["documented"])
     status = report(key, options.isa)
-    if set(known(key)) == set(SIDES):
+    if set(kept.known(KEPT, key)) == set(SIDES):
         bench.stop_host(HOST)
     return status
 

@@ -19,7 +19,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,11 +32,13 @@ from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_read imp
 from ansible_collections.cpufleet.vllm.plugins.module_utils._serve_plan_types import Wish  # noqa: E402
 from ansible_collections.cpufleet.vllm.plugins.module_utils._source import read_source  # noqa: E402
 
+from benchmarks import kept  # noqa: E402
 from benchmarks.build_overhead import machine  # noqa: E402
 from scripts.lib import bench  # noqa: E402
 from tests.support import onednn, plays, trees  # noqa: E402
 
 HOST = os.environ.get("CPUFLEET_HOST_PREFIX", "cpufleet") + "-benchserve"
+KEPT = "serve"
 STREAMS = (1, 8, 32)
 VOCABULARY = 151_000
 UPSTREAM_PORT = 8077
@@ -68,21 +69,6 @@ UPSTREAM = "0.5b bf16, upstream"
 def on_host(*command: str) -> str:
     """Return what a command prints on the host."""
     return bench.run("docker", "exec", HOST, *command).stdout.strip()
-
-
-def results() -> dict[str, Any]:
-    """Return what was measured so far."""
-    file = bench.cache() / "benchmarks" / "serve.json"
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
-
-
-def keep(key: str, row: str, found: dict[str, Any]) -> None:
-    """Add the figures of a row."""
-    known = results()
-    known.setdefault(key, {})[row] = {**found, "date": time.strftime("%Y-%m-%d")}
-    file = bench.cache() / "benchmarks" / "serve.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(known, indent=2), encoding="utf-8")
 
 
 def deploy(version: str, row: Row) -> None:
@@ -225,15 +211,15 @@ def main() -> int:
         bench.start_host(HOST)
     key = f"{options.version}, {machine()}"
     for name in names:
-        if name not in options.only or (name in results().get(key, {}) and name not in options.again):
+        if name not in options.only or (name in kept.known(KEPT, key) and name not in options.again):
             continue
         row = next((row for row in ROWS if row.name == name), None)
-        keep(key, name, ours(options.version, row) if row else upstream(options.version))
+        kept.keep(KEPT, key, name, ours(options.version, row) if row else upstream(options.version))
         sys.stdout.write(f"serve: {name} measured\n")
         sys.stdout.flush()
-    told = judge(results().get(key, {}), options.version)
-    sys.stdout.write("\n".join([key, *table(results().get(key, {})), *told, ""]))
-    if set(results().get(key, {})) == set(names):
+    told = judge(kept.known(KEPT, key), options.version)
+    sys.stdout.write("\n".join([key, *table(kept.known(KEPT, key)), *told, ""]))
+    if set(kept.known(KEPT, key)) == set(names):
         bench.stop_host(HOST)
     return int(any(text.startswith("MISSED") for text in told))
 

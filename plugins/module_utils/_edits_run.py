@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ("ARGUMENTS", "Tree", "carry_out", "edit", "open_tree")
 
-# As plugins/doc_fragments/edits.py describes them.
+# As the section EDITS of plugins/doc_fragments/options.py describes them.
 ARGUMENTS: dict[str, Any] = {
     "path": {"type": "path", "required": True},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

@@ -188,8 +188,6 @@ def environment(scenario: str) -> dict[str, str]:
         "CPUFLEET_CACHE": str(cache()),
         # Scenario default fills it from the real source, and model_serve installs from it.
         "CPUFLEET_STORE": str(cache() / "store" / prefix),
-        # The tests of a scenario that are run; scripts/test --full takes all.
-        "CPUFLEET_MARKS": os.environ.get("CPUFLEET_MARKS", "not full"),
         "CPUFLEET_VOLUMES": json.dumps(usual),
         "CPUFLEET_HOST_VARS": json.dumps(host_variables()),
     }

@@ -283,8 +283,6 @@ def main(arguments: list[str]) -> int:
         print("\n".join(tier.name + (" (with --full)" if tier.full else "") for tier in everything))
         return 0
     chosen = selected(everything, options.tiers, options.full)
-    if options.full:
-        os.environ["CPUFLEET_MARKS"] = "full or not full"
     signal.signal(signal.SIGTERM, interrupted)
     results: list[tuple[str, float, str]] = []
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.plays import platform_of
+from tests.support.plays import manifest, platform_of
 
 ROOT = "/opt/vllm"
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -35,15 +35,10 @@ def answer(request: pytest.FixtureRequest, host: Any) -> dict[str, Any]:
     return {**found, "version": REPORTS[request.param]}
 
 
-def manifest(host: Any, path: str) -> dict[str, Any]:
-    """Return a manifest on the host."""
-    found: dict[str, Any] = json.loads(host.file(f"{ROOT}/{path}/manifest.json").content_string)
-    return found
-
-
 def wheel_of(host: Any, answer: dict[str, Any]) -> dict[str, Any]:
     """Return the manifest of the wheel that a release was installed from."""
-    return manifest(host, f"wheels/{manifest(host, 'releases/' + answer['release'])['wheel'][:12]}")
+    name = host.backend.host
+    return manifest(name, f"wheels/{manifest(name, 'releases/' + answer['release'])['wheel'][:12]}")
 
 
 def test_the_first_is_the_default() -> None:
@@ -72,7 +67,7 @@ def test_its_gate_got_the_known_answer(answer: dict[str, Any]) -> None:
 
 
 def test_the_newest_serves(host: Any, ask: Callable[..., tuple[int, str]]) -> None:
-    assert manifest(host, "current")["release"].startswith("0.32.0-")
+    assert manifest(host.backend.host, "current")["release"].startswith("0.32.0-")
     status, told = ask(QUESTION)
     assert status == 200
     assert "Paris" in told

@@ -11,15 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.api_client import CHINESE, Api
+from tests.support.plays import manifest
 
 ROOT = "/opt/vllm"
 QUESTION = "Complete the sentence: The capital of France is"
-
-
-def manifest(host: Any, path: str) -> dict[str, Any]:
-    """Return a manifest on the host."""
-    found: dict[str, Any] = json.loads(host.file(f"{ROOT}/{path}/manifest.json").content_string)
-    return found
 
 
 def test_the_question_is_answered(api: Api) -> None:
@@ -86,8 +81,8 @@ def test_no_secret_can_be_read_by_others(host: Any) -> None:
 
 
 def test_the_release_says_what_it_was_made_of_and_needs(host: Any) -> None:
-    serving = manifest(host, "current")
-    release = manifest(host, f"releases/{serving['release']}")
+    serving = manifest(host.backend.host, "current")
+    release = manifest(host.backend.host, f"releases/{serving['release']}")
     assert (serving["engine"], release["engine"], release["inputs"]["isa"]) == ("llama_cpp", "llama_cpp", ["avx2"])
     assert release["source"]["sha256"] == release["inputs"]["source_sha256"]
     assert release["requires"]["glibc"]
