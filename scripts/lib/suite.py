@@ -234,7 +234,10 @@ def selected(everything: list[Tier], names: list[str], full: bool) -> list[Tier]
     unknown = sorted(set(names) - known)
     if unknown:
         sys.exit(f"test: no tier is called {', '.join(unknown)}. Known are: {', '.join(sorted(known))}.")
-    return [tier for tier in everything if tier.name in names or tier.name.split(":")[0] in names]
+    asked = [tier for tier in everything if tier.name in names or tier.name.split(":")[0] in names]
+    # What needs hosts serves a model there; making them is cheap where they are there already.
+    needed = {"models"} if any(tier.hosts for tier in asked) else set()
+    return [tier for tier in everything if tier in asked or tier.name in needed]
 
 
 def run(chosen: list[Tier]) -> Iterator[tuple[str, float, str]]:

@@ -189,6 +189,12 @@ def names(*words: str, full: bool = False) -> list[str]:
     return [tier.name for tier in suite.selected(everything, list(words), full)]
 
 
+def test_what_needs_hosts_has_the_models_made_before() -> None:
+    tiers = [tier.name for tier in suite.selected(suite.tiers(), ["molecule:toolchain", "lint"], full=False)]
+    assert tiers == ["lint", "models", "molecule:toolchain"]
+    assert [tier.name for tier in suite.selected(suite.tiers(), ["unit"], full=False)] == ["unit"]
+
+
 def test_tiers_are_selected_by_name() -> None:
     assert names() == ["lint", "molecule:a"]
     assert names(full=True) == ["lint", "molecule:a", "sanity"]
